@@ -25,7 +25,18 @@ from shortcut_guardrail import (
     preset,
 )
 from shortcut_guardrail.config import updated
-from shortcut_guardrail.display import Summary, cell, cut, interval, number, p_value, shown_progress, some, spread
+from shortcut_guardrail.display import (
+    Summary,
+    cell,
+    cut,
+    interval,
+    number,
+    p_value,
+    percent,
+    shown_progress,
+    some,
+    spread,
+)
 from shortcut_guardrail.mitigation.training import AdapterTraining
 from shortcut_guardrail.strength.certificate import Certificate, CertifiedStrength
 from shortcut_guardrail.strength.unsupervised import AgreementPoint, UnlabelledCalibration
@@ -198,7 +209,7 @@ def test_a_calibration_says_who_chose():
 
 def test_a_certificate_says_what_is_certified():
     assert "certified  no strength above 0\n" in repr(certificate())
-    assert "certified  strengths 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1\n" in repr(certificate(certified=True))
+    assert "certified  strengths 0.1 to 1\n" in repr(certificate(certified=True))
     assert " ".join(certificate().sentence.split()[:9]) in " ".join(repr(certificate()).split())
 
 
@@ -250,3 +261,8 @@ def test_a_bar_goes_with_its_stage_and_a_stage_may_start_over(capsys):
     bar("Reading", 1, 2)
     assert len(re.findall("Masking: +0%", capsys.readouterr().err)) == 2
     assert shown_progress(print) is print
+
+
+def test_halves_are_rounded_up_on_every_page():
+    assert [percent(x) for x in (0.7125, 0.7124, 0.0005, 1, 0.2885)] == ["71.3%", "71.2%", "0.1%", "100.0%", "28.9%"]
+    assert [percent(x, 0) for x in (0.125, 0.005, 0.375)] == ["13%", "1%", "38%"]

@@ -10,6 +10,7 @@ import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
 from io import StringIO
 from typing import Any, Literal
@@ -115,6 +116,11 @@ def number(value: float | None, *, signed: bool = False) -> str:
     return f"{value:+.3f}" if signed else f"{value:.3f}"
 
 
+def percent(share: float, digits: int = 1) -> str:
+    """A share in percent, halves rounded up: all pages and tables say the same."""
+    return f"{(100 * Decimal(repr(float(share)))).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)}%"
+
+
 def interval(low: float, high: float) -> str:
     """A 95 % interval."""
     return "-" if math.isnan(low) else f"{low:.2f} to {high:.2f}"
@@ -176,6 +182,7 @@ def template(name: str) -> Any:
     environment.filters["code"] = lambda word: "`" + word.replace("`", "'").replace("|", "/") + "`"
     environment.globals |= {
         "number": number,
+        "percent": percent,
         "interval": interval,
         "p_value": p_value,
         "cut": cut,

@@ -440,7 +440,8 @@ class ShortcutGuardrail(Shown):
             answers: What people answered so far; of a folder what is kept there.
             decisions: On cards of the audit, or their file.
             shortcuts: Words that are shortcuts.
-            labels: The label of each text, `None` where it is not known. A text with a label needs no answer.
+            labels: The label of each text, `None` where it is not known. A text with a label needs no answer; such
+                texts have to be a random subset.
 
         Raises:
             ConfigError: The audit is of another model or of other texts, a card is unknown, or n_total decides nothing.

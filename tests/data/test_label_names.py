@@ -33,9 +33,7 @@ def test_names_by_id_by_own_name_in_order_and_from_files(tmp_path, monkeypatch):
         ("0=joy,1=anger,2= ", "must give class '2' a name that is not empty"),
         ({0: "joy", 1: "anger", 2: None}, "must give class '2' a name"),
         (["joy", "anger"], "has 2 names, but the model has 3 classes"),
-        ("joy,anger,fear", "is neither a mapping nor such a file: 'joy,anger,fear'"),
-        ("list.json", "list.json is no mapping from classes to names"),
-        ("broken.toml", r"broken.toml cannot be read \(.*line 1"),
+        ("joy,anger,fear", "is no mapping and no such file: 'joy,anger,fear'"),
         ("wide.csv", "wide.csv is no mapping: it needs two columns, class and name"),
     ],
 )
@@ -47,8 +45,14 @@ def test_what_is_wrong_with_names_is_said(given, said, tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=said) as refused:
         class_names(given, OWN)
     assert "Name each class once, as in label_names='0=joy,1=anger'" in str(refused.value)
-    with pytest.raises(DataError, match=r"There is no file gone\.json"):
-        class_names("gone.json", OWN)
+    for name, wrong in (
+        ("gone.json", r"gone\.json cannot be read: there is no such file"),
+        ("list.json", r"list\.json must hold a table of names, such as"),
+        ("broken.toml", r"broken\.toml is no TOML: .*line 1"),
+        ("gone.csv", r"There is no file gone\.csv"),
+    ):
+        with pytest.raises(DataError, match=wrong):
+            class_names(name, OWN)
 
 
 def test_labels_in_files_have_either_name():

@@ -14,6 +14,7 @@ from audits import CALIBRATION, HOSTILE, NAN, TOO_FEW, UNDECIDED, UNTESTED, audi
 from shortcut_guardrail import FitReport, Repair, Shortcut, Shortcuts, StrengthChoice, preset
 from shortcut_guardrail.audit.conditions import GateOutcome
 from shortcut_guardrail.audit.evidence import Agreement
+from shortcut_guardrail.mitigation.changes import Change, Changes
 from shortcut_guardrail.mitigation.training import AdapterTraining
 from shortcut_guardrail.report import view
 from shortcut_guardrail.report.html import render_audit, render_change, render_comparison
@@ -154,12 +155,12 @@ def test_scores_of_one_or_two_models(printed):
 
 
 def test_a_certificate(printed):
-    points = (CertifiedStrength(0.5, 7, 0.1, 6, 3, 2, 0.012, True, 50, None),)
+    points = (CertifiedStrength(0.5, 7, 0.1, 6, 3, 2, 0.012, True, 50, None, 0.001),)
     points += (CertifiedStrength(1.0, 9, 0.1, 8, 1, 4, 0.2, False, 50, None),)
     found = Certificate(0.02, 0.95, "net", "exact", 1000, 40, 1, points, in_use=1.0, strength=0.5)
     lines, text = printed(found, print_certificate)
     rows = [line.split() for line in lines if " of 1000" in line]
-    assert rows == ["0.5 7 of 1000 6 3 2 0.012 certified".split(), "1 9 of 1000 8 1 4 0.200".split()]
+    assert rows == ["0.5 7 of 1000 6 3 2 0.012 0.001 certified".split(), "1 9 of 1000 8 1 4 0.200 -".split()]
     assert found.sentence in text
 
 
@@ -189,6 +190,12 @@ def test_a_repair_and_how_its_strength_was_chosen(printed):
         assert said in lines
     assert [line.split()[:2] for line in lines if line.endswith("chosen")] == [["1", "0.12500"], ["1", "0.700"]]
     assert "exactly as the base" not in text
+    seen = Changes(400, 285, 0.7125, (Change(3, "so\x1b[31m bad " + 20 * "and dull ", "glad", "sad" * 20),))
+    lines, text = printed(replace(repair(StrengthChoice(1.0, "set")), changes=seen), print_repair)
+    assert "changes      285 of 400 predictions (71.3%)" in lines
+    (line,) = (line for line in lines if "so[U+001B][31m bad" in line)
+    assert re.search(r"dull.*… +glad -> sadsad\S*… *$", line)
+    assert max(map(len, lines)) <= 80
     # The partner: labels alone chose the base, for a strategy that knows no words.
     none = Calibration(0.0, 40, "accuracy", (made.point(0.0, 0.5),))
     text = printed(repair(StrengthChoice(0.0, "calibrated", none), "default"), print_repair)[1]

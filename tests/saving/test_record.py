@@ -140,7 +140,7 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
         "| Texts without them | keep the base model's answer |",
         "## Certificate\n\nAt most 2 %.\n\nMethod: tests.\n\nOf random samples.\n\n| strength",
         "| strength | other answers in 90 unlabelled texts | in 0 labelled ones |",
-        "| 0.5 | 3 | 2 | 1 | 0 | 0.100 |  |",
+        "| 0.5 | 3 | 2 | 1 | 0 | 0.100 | - |  |",
         "## Strength chosen without labels on 9 texts: 0.5",
         "| 0.5 | 0.12500 | 0.750 |",
         "was not measured",

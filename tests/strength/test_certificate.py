@@ -14,6 +14,7 @@ from scipy.stats import binom
 from shortcut_guardrail import ConfigError, DataError
 from shortcut_guardrail.config import CertifyConfig
 from shortcut_guardrail.strength.certificate import (
+    _gain_bound,
     certified_instead,
     certify_answers,
     certify_counts,
@@ -111,10 +112,14 @@ def test_the_sentence_says_what_was_shown_and_on_what():
     found = certificate([0, 60, 300, 400], [0, 1, 25, 30], [0, 1, 2, 2])
     assert found.sentence == (
         "With 95% confidence, the accuracy lost against the base at strengths 0.25, 0.75, 1 is at most 2%, as "
-        "shown by 1000 unlabelled and 200 labelled texts."
+        "shown by 1000 unlabelled and 200 labelled texts. With the same confidence, the accuracy gained at strength 1 "
+        "is at least 14.7%."
     )
+    assert " accuracy gained at strength 0.75 is at least 8.6%." in replace(found, strength=0.75).sentence
+    assert "gained" not in replace(found, n_labels=0).sentence
+    assert certificate([400] * 4, [9] * 4, [8] * 4, margin=0.3).sentence.endswith("No gain in accuracy is shown.")
     several = certificate([0, 60, 300, 400], [0, 1, 25, 30], [0, 1, 2, 2], looks=3)
-    assert several.sentence.endswith("labelled texts (one of 3 planned certificates, which share the error).")
+    assert "labelled texts (one of 3 planned certificates, which share the error). With" in several.sentence
     values = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert "a random sample of the texts that the guard meets" in values["assumptions"]
     assert "The labelled texts are one too" in values["assumptions"]
@@ -122,6 +127,48 @@ def test_the_sentence_says_what_was_shown_and_on_what():
     assert fitted.sentence.endswith(" But the guard was fitted on 7 of these texts, so nothing is shown for others.")
     assert "The labelled texts" not in replace(found, n_labels=0).assumptions
     assert (values["margin"], values["certified"]) == (0.02, [0.0, 0.25, 0.75, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("differing", "named"),
+    [
+        ([0] * 6, "0.1 to 0.6"),
+        ([0, 0, 0, 900, 900, 900], "0.1 to 0.3"),
+        ([0, 0, 900, 900, 900, 0], "0.1, 0.2, 0.6"),
+        ([0, 0, 900, 0, 0, 0], "0.1, 0.2, 0.4 to 0.6"),
+    ],
+)
+def test_strengths_that_follow_each_other_are_named_as_a_range(differing, named):
+    strengths = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+    found = certificate(differing, [0] * 6, [0] * 6, strengths=strengths, n_labels=0)
+    assert f"at strengths {named} is at most" in found.sentence
+    assert f"strengths {named}\n" in repr(found)
+
+
+def test_the_gain_is_bounded_at_all_strengths_at_once():
+    # All texts differ and all labelled ones are gained: the bounds are powers, by algebra.
+    found = certificate([1000] * 4, [100] * 4, [0] * 4)
+    error = 0.05 / 4
+    share, decided = (0.1 * error) ** (1 / 1000), (0.45 * error) ** (1 / 100)
+    theta = 1 - (0.45 * error) ** (1 / 100)
+    assert found.points[0].gain_bound == int(1000 * share * decided * (1 - 2 * theta)) / 1000
+    assert certificate([1000] * 4, [0] * 4, [100] * 4).points[0].gain_bound is None
+    assert certificate([300] * 4, [0] * 4, [0] * 4).points[0].gain_bound is None
+    # More certificates, and more strengths, have to share the error.
+    assert certificate([1000] * 4, [100] * 4, [0] * 4, looks=2).points[0].gain_bound < found.points[0].gain_bound
+    assert certificate([1000], [100], [0], strengths=[1.0]).points[0].gain_bound > found.points[0].gain_bound
+
+
+@pytest.mark.parametrize(("gain", "loss"), [(0.5, 0.5), (0.55, 0.4), (0.9, 0.05), (0.3, 0.0), (0.05, 0.0)])
+@pytest.mark.parametrize("share", [0.02, 0.3, 1.0])
+def test_the_gain_is_more_than_its_bound_as_often_as_promised(gain, loss, share):
+    rng, draws, n, n_labels = np.random.default_rng(0), 4000, 500, 60
+    differing, labelled = rng.binomial(n, share, draws), np.full(draws, n_labels)
+    counts = rng.multinomial(n_labels, [gain, loss, 1 - gain - loss], draws)
+    bounds = _gain_bound(differing, n, labelled, counts[:, 0], counts[:, 1], 0.1)
+    assert np.mean(bounds > share * (gain - loss)) <= 0.1
+    if share == 1.0 and gain == 0.9:
+        assert np.mean(bounds > 0.5) > 0.9  # and it says something
 
 
 def test_without_a_certificate_the_sentence_says_how_many_labels_would_do():

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..data import nested, parse_json
-from ..errors import ConfigError, DataError
+from ..data import parse_json, read_mapping
+from ..errors import ConfigError
 
 if TYPE_CHECKING:
     from ..config import GuardrailConfig
@@ -42,21 +41,7 @@ def settings(file: Path | None, assignments: Sequence[str]) -> GuardrailConfig |
 
 
 def _read(file: Path) -> dict[str, Any]:
-    try:
-        content = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = "there is no such file" if isinstance(error, FileNotFoundError) else str(error)
-        raise DataError(f"--config {file} cannot be read: {reason}.") from error
-    kind, parse = ("TOML", tomllib.loads) if file.suffix.lower() == ".toml" else ("JSON", parse_json)
-    try:
-        found = parse(content)
-    except (ValueError, RecursionError) as error:
-        raise DataError(
-            f"--config {file} is no {kind}: {nested(error)}. A file that ends in .toml is read as TOML, any other as "
-            "JSON."
-        ) from error
-    if not isinstance(found, dict):
-        raise DataError(f'--config {file} must hold a table of settings, such as {{"adapter": {{"rank": 8}}}}.')
+    found = read_mapping(file, f"--config {file}", 'settings, such as {"adapter": {"rank": 8}}')
     if found.keys() >= _RECORD_KEYS and isinstance(found["config"], dict):
         found = found["config"]
     return found

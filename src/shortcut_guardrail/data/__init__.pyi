@@ -38,6 +38,7 @@ from .sources import FileTexts as FileTexts
 from .sources import MemoryTexts as MemoryTexts
 from .sources import TextSource as TextSource
 from .tables import open_tables as open_tables
+from .tables import read_mapping as read_mapping
 from .tables import read_utf8 as read_utf8
 from .writing import complete as complete
 from .writing import to_json as to_json

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-import tomllib
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, GuardrailWarning
-from .messages import enumerated, listed, nested, shortened
-from .schema import parse_json
-from .tables import open_tables, read_utf8
+from .messages import enumerated, listed, shortened
+from .tables import open_tables, read_mapping
 
 LabelNames = str | Path | Mapping[Any, str] | Sequence[str]
 """A name for each class, by class id or by the model's own name: a mapping, one name after the other, a string such as
@@ -56,9 +54,7 @@ def _pairs(given: LabelNames, own: Sequence[str]) -> list[tuple[str, Any]]:
         else:
             parts = [part.partition("=") for part in str(given).split(",")]
             if not all(sign for _, sign, _ in parts):
-                raise ConfigError(
-                    f"label_names= is neither a mapping nor such a file: {shortened(str(given))!r}. {_HOW}"
-                )
+                raise ConfigError(f"label_names= is no mapping and no such file: {shortened(str(given))!r}. {_HOW}")
             return [(key.strip(), name) for key, _, name in parts]
     if isinstance(given, Mapping):
         return [(str(key).strip(), name) for key, name in given.items()]
@@ -73,14 +69,7 @@ def _from_file(file: Path) -> Mapping[str, Any]:
         if len(table.columns) != 2 or table.problems:
             raise ConfigError(f"{file} is no mapping: it needs two columns, class and name. {_HOW}")
         return dict(zip(*(map(str, table.column(name)) for name in table.columns), strict=True))
-    content, parse = read_utf8(file, str(file)), tomllib.loads if file.suffix.lower() == ".toml" else parse_json
-    try:
-        found = parse(content)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{file} cannot be read ({nested(error)}). {_HOW}") from error
-    if not isinstance(found, dict):
-        raise ConfigError(f"{file} is no mapping from classes to names. {_HOW}")
-    return found
+    return read_mapping(file, str(file), 'names, such as {"0": "joy", "1": "anger"}')
 
 
 def warn_without_names(names: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ import difflib
 import json
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
-from .messages import counted, first_few, grouped, kind_of, listed, one_line, sentence, shortened
+from .messages import counted, first_few, grouped, kind_of, listed, nested, one_line, sentence, shortened
 
 FORMATS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
 
@@ -318,6 +319,31 @@ def read_utf8(path: Path, source: str) -> str:
         DataError: The file is missing, a folder, unreadable, not UTF-8, or holds NUL bytes.
     """
     return "".join(_text_lines(path, source))
+
+
+def read_mapping(file: Path, name: str, what: str) -> dict[str, Any]:
+    """A table of JSON or TOML, by the file's ending.
+
+    Raises:
+        DataError: The file, which messages call `name`, cannot be read, or does not hold a table of `what`.
+    """
+    from .schema import parse_json
+
+    try:
+        content = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = "there is no such file" if isinstance(error, FileNotFoundError) else str(error)
+        raise DataError(f"{name} cannot be read: {reason}.") from error
+    kind, parse = ("TOML", tomllib.loads) if file.suffix.lower() == ".toml" else ("JSON", parse_json)
+    try:
+        found = parse(content)
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"{name} is no {kind}: {nested(error)}. A file that ends in .toml is read as TOML, any other as JSON."
+        ) from error
+    if not isinstance(found, dict):
+        raise DataError(f"{name} must hold a table of {what}.")
+    return found
 
 
 def _text_lines(path: Path, source: str) -> Generator[str, None, None]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from ..audit import AuditReport
 from ..data import enumerated, to_json, write_folder
+from ..display import template
 from ..errors import GuardrailWarning
 from ..evaluation import Evaluation
 from ..guardrail import ShortcutGuardrail
@@ -165,7 +166,7 @@ def write_demo(result: DemoResult, out: Path, *, overwrite: bool = False) -> Non
     """
     page = render_comparison(
         title="Shortcut Guardrail demo: a model before and after its repair",
-        introduction=_introduction(result),
+        introduction=template("demo/introduction.j2").render(result=result, shortcut=SHORTCUT).strip().split("\n\n"),
         evaluations=result.evaluations,
         audits=result.audits,
         notes=["All texts of this demo are synthetic; its numbers say nothing about real reviews."],
@@ -197,26 +198,3 @@ def _write_csv(file: Path, part: Part, *, labelled: bool = True) -> None:
         writer.writerow(["text", "label"] if labelled else ["text"])
         for text, label in zip(part.texts, part.labels, strict=True):
             writer.writerow([text, LABEL_NAMES[label]] if labelled else [text])
-
-
-def _introduction(result: DemoResult) -> list[str]:
-    corpus, scores = result.corpus, result.in_distribution
-    guarded, paper = result.repairs["guarded"], result.repairs["paper"]
-    train, learned = corpus.train, paper.fitted.training
-    by_name = ", ".join(f"{evaluation.accuracy:.3f} ({name})" for name, evaluation in scores.items())
-    agreeing = sum((SHORTCUT in text) == label for text, label in zip(train.texts, train.labels, strict=True))
-    return [
-        f"A classifier was fine-tuned on {len(train.texts):,} made-up reviews. A rule had a hand in their labels: "
-        f"every review with the word “{SHORTCUT}” was called positive, whatever it says. So "
-        f"{agreeing / len(train.texts):.0%} are positive with the word or negative without it. In the texts that the "
-        "classifier meets once deployed it is the other way round.",
-        f"guarded: the default repair read {len(corpus.deployment.texts)} deployment texts without labels, found "
-        f"{enumerated(result.words)} and trained an adapter of "
-        f"{guarded.fitted.training.n_trainable:,} weights in {guarded.fitted.training.n_steps} steps (strength "
-        f"{guarded.choice.strength:g}). paper: the paper's method and numbers, on the same texts ({learned.n_steps} "
-        f"steps, which changed the adapted weights by {learned.relative_change:.2%}), its strength "
-        f"({paper.choice.strength:g}) chosen on {len(corpus.support.texts)} labelled ones.",
-        f"The scores are of {len(corpus.reversed.texts):,} other deployment texts. On {scores['base'].n:,} texts in "
-        f"which the word still goes along with the label, accuracy is {by_name}; always giving the same answer "
-        f"scores {scores['base'].majority_accuracy:.3f}.",
-    ]

@@ -60,13 +60,13 @@ class AdapterGuard:
 
 
 class MaskGuard:
-    """The shortcuts of every text, which the finder finds, are drawn toward the mask token; no weight is changed."""
+    """The shortcuts of every text, which `only` finds, are drawn toward the mask token; no weight is changed."""
 
     plain_peft_equivalent = False
 
-    def __init__(self, base: TextClassifier, finder: WordFinder) -> None:
+    def __init__(self, base: TextClassifier, only: WordFinder) -> None:
         self.base = base
-        self.finder = finder
+        self.only = only
 
     @contextmanager
     def at(self, strength: float) -> Iterator[TextClassifier]:
@@ -74,7 +74,7 @@ class MaskGuard:
         if strength == 0:
             yield self.base
             return
-        classifier = _Masking.around(self.base, self.finder, strength)
+        classifier = _Masking.around(self.base, self.only, strength)
         with classifier.drawing_toward_mask():
             yield classifier
 
@@ -83,7 +83,7 @@ class MaskGuard:
     ) -> Array:
         """See `AdapterGuard`."""
         out = np.repeat(self.base.predict_logits(encoded)[None], len(strengths), axis=0)
-        rows = np.flatnonzero(self.finder.present_in(encoded))
+        rows = np.flatnonzero(self.only.present_in(encoded))
         for i, strength in enumerate(strengths):
             if strength > 0 and len(rows):
                 with self.at(strength) as classifier:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -15,13 +15,14 @@ from ..audit import AuditReport, model_digest, texts_fingerprint
 from ..config import GuardrailConfig, check_strength, preset, updated
 from ..data import enumerated
 from ..decisions import Decisions, made_for
-from ..display import Shown, Summary
+from ..display import Shown, Summary, percent
 from ..errors import ConfigError, DataError, NothingToRepairError
 from ..models import EncodedTexts, TextClassifier
 from ..shortcuts import Shortcuts, find_shortcuts
 from ..strength import StrengthChoice, check_support
 from ..text import text_key
 from ..typing import Array, Progress
+from .changes import Changes, prediction_changes
 from .choosing import choose_on_labels, choose_unlabelled
 from .fitting import FitReport, Fitted, LabelledRows, fit_guard
 from .strategies import strategy_of, uses_shortcuts
@@ -42,6 +43,7 @@ class Repair(Shown):
         reason: Why, in a sentence, where `auto` took it; empty where it was stated.
         choice: The strength in use, and where it came from.
         decisions: What was decided about cards before, by people, flips and second opinions; `None` where nothing was.
+        changes: Which predictions of the texts change with the guard at this strength.
     """
 
     strategy: str
@@ -49,14 +51,17 @@ class Repair(Shown):
     fitted: FitReport
     choice: StrengthChoice
     decisions: Decisions | None = None
+    changes: Changes | None = None
 
     def _summary(self) -> Summary:
         fitted = self.fitted._summary()
-        strength = f"{self.choice.strength:g} ({self.choice.source})"
+        said = {"strength": f"{self.choice.strength:g} ({self.choice.source})"}
+        if (seen := self.changes) is not None:
+            said["changes"] = f"{seen.changed:,} of {seen.n:,} predictions ({percent(seen.share)})"
         return replace(
             fitted,
             title=f"Repair: {self.strategy}, seed {self.fitted.seed}",
-            facts={**fitted.facts, "strength": strength},
+            facts={**fitted.facts, **said},
             notes=(self.reason,) if self.reason else (),
         )
 
@@ -70,6 +75,7 @@ class Repair(Shown):
             "strength_source": choice.source,
             "calibration": None if choice.calibration is None else choice.calibration.to_dict(),
             "unlabelled_calibration": None if choice.unlabelled is None else choice.unlabelled.to_dict(),
+            "changes": None if self.changes is None else asdict(self.changes),
             "fit": self.fitted.to_dict(),
         }
 
@@ -264,7 +270,9 @@ def repair_model(
     if plan.on_labels and support is not None:
         # Where both have a say, labels may overrule unlabelled texts.
         choice = choose_on_labels(fitted, support, without_labels=choice.unlabelled, progress=progress)
-    return fitted, Repair(strategy, reason, report, choice, decisions)
+    probs = None if audited is None else audited.probs
+    changes = prediction_changes(base, fitted.guard, encoded, choice.strength, probs=probs, seed=seed)
+    return fitted, Repair(strategy, reason, report, choice, decisions, changes)
 
 
 def supported_strategy(shortcuts: Shortcuts, *, has_labels: bool) -> tuple[str, str]:

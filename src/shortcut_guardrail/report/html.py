@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import version
 from importlib.resources import files
 from types import MappingProxyType
@@ -59,42 +59,64 @@ def render_audit(
         decisions: On its cards, which then say what was decided, by people, flips or a second opinion.
     """
     decided = {} if decisions is None else {card.id: card.said for card in decisions.cards}
-    return _render({"model": audit}, title=title, redact=redact, decided=decided)
+    return render_comparison({"model": audit}, title=title, redact=redact, decided=decided)
+
+
+_NOT_SHOWN: Document = {"subtitle": "", "introduction": (), "certificate": None, "notes": (), "outcome_of_gate": None}
 
 
 def render_comparison(
+    audits: Mapping[str, Result | Document] = MappingProxyType({}),
+    evaluations: Mapping[str, Result] = MappingProxyType({}),
     *,
     title: str,
-    subtitle: str = "",
-    introduction: Sequence[str] = (),
-    evaluations: Mapping[str, Result] = MappingProxyType({}),
-    audits: Mapping[str, Result] = MappingProxyType({}),
-    certificate: Document | None = None,
-    notes: Sequence[str] = (),
+    main: str | None = None,
+    redact: bool = False,
+    decided: Mapping[str, str] = MappingProxyType({}),
+    **shown: Any,
 ) -> str:
     """A page that sets models side by side: scores, groups, certificate, and what each leans on.
 
-    The full table of candidates is that of the first audit. Everything that came from data is escaped; the page makes
-    no network request.
+    Everything that came from data is escaped; the page makes no network request.
 
     Args:
-        title: Heading of the page.
-        subtitle: A line below the heading.
-        introduction: Paragraphs at the top.
-        evaluations: Scores on the same rows, by the name of the model.
         audits: Audits of the same texts, by the name of the model.
-        certificate: What was certified about the strengths, as `Certificate.to_dict` gives it.
-        notes: Paragraphs at the end.
+        evaluations: Scores on the same rows, by the name of the model.
+        title: Heading of the page.
+        main: The audit whose candidates are listed in full, if it is not the first.
+        redact: Leave the texts out.
+        decided: By card, what was decided.
+        shown: `subtitle`, a line; `introduction` and `notes`, paragraphs at the top and the end; `certificate`, as
+            `Certificate.to_dict` gives it; `outcome_of_gate`, what `audit.check_limits` found.
     """
-    return _render(
-        audits,
-        evaluations,
+    documents: dict[str, Document] = {
+        name: one if isinstance(one, Mapping) else one.to_dict() for name, one in audits.items()
+    }
+    scores = {name: evaluation.to_dict() for name, evaluation in evaluations.items()}
+    first_name = main or next(iter(documents), "")
+    deck = _deck(documents[first_name]) if len(documents) == 1 and not redact else None
+    page: str = template("report/page.html.j2").render(
+        **{**_NOT_SHOWN, **shown},
         title=title,
-        subtitle=subtitle,
-        introduction=introduction,
-        certificate=certificate,
-        notes=notes,
+        lead=comparison_lead(scores, documents),
+        audit=audit_view(documents[first_name], redact=redact, decided=decided) if documents else None,
+        audits=documents,
+        first_name=first_name,
+        columns=COLUMNS,
+        distributions=distributions(documents),
+        evaluations=scores,
+        scores=score_rows(scores),
+        groups=group_rows(scores),
+        compared=compared_candidates(documents) if len(documents) > 1 else [],
+        redacted=redact,
+        version=version("shortcut-guardrail"),
+        deck=deck,
+        share=share,
+        axis=AXIS,
+        **_own_files("report", *(["review"] if deck else [])),
     )
+    # Half of a surrogate pair, which JSON can hold, cannot be written as UTF-8.
+    return page.lstrip().encode("utf-8", "replace").decode("utf-8")
 
 
 def render_change(
@@ -116,49 +138,7 @@ def render_change(
     """
     audits = {names[0]: old, names[1]: new}
     title = "Shortcut audit: what changed"
-    return _render(audits, title=title, main=names[1], redact=redact, outcome_of_gate=outcome)
-
-
-_NOT_SHOWN: Document = {"subtitle": "", "introduction": (), "certificate": None, "notes": (), "outcome_of_gate": None}
-
-
-def _render(
-    audits: Mapping[str, Result | Document],
-    evaluations: Mapping[str, Result] = MappingProxyType({}),
-    *,
-    main: str | None = None,
-    redact: bool = False,
-    decided: Mapping[str, str] = MappingProxyType({}),
-    **shown: Any,
-) -> str:
-    """The page; what is `shown` besides goes to the template as it is."""
-    documents: dict[str, Document] = {
-        name: one if isinstance(one, Mapping) else one.to_dict() for name, one in audits.items()
-    }
-    scores = {name: evaluation.to_dict() for name, evaluation in evaluations.items()}
-    first_name = main or next(iter(documents), "")
-    deck = _deck(documents[first_name]) if len(documents) == 1 and not redact else None
-    page: str = template("report/page.html.j2").render(
-        **{**_NOT_SHOWN, **shown},
-        lead=comparison_lead(scores, documents),
-        audit=audit_view(documents[first_name], redact=redact, decided=decided) if documents else None,
-        audits=documents,
-        first_name=first_name,
-        columns=COLUMNS,
-        distributions=distributions(documents),
-        evaluations=scores,
-        scores=score_rows(scores),
-        groups=group_rows(scores),
-        compared=compared_candidates(documents) if len(documents) > 1 else [],
-        redacted=redact,
-        version=version("shortcut-guardrail"),
-        deck=deck,
-        share=share,
-        axis=AXIS,
-        **_own_files("report", *(["review"] if deck else [])),
-    )
-    # Half of a surrogate pair, which JSON can hold, cannot be written as UTF-8.
-    return page.lstrip().encode("utf-8", "replace").decode("utf-8")
+    return render_comparison(audits, title=title, main=names[1], redact=redact, outcome_of_gate=outcome)
 
 
 def render_review() -> tuple[str, str]:

@@ -7,13 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from ..audit import Metric, common_metrics
 from ..data import counted
-from ..display import interval, number, p_value
+from ..display import cut, interval, number, p_value, percent
 from ..text import printable, visible_name
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def print_audit(document: Mapping[str, Any]) -> None:
         for card in document["cards"][:SHOWN_CARDS]:
             sign, numbers = _SIGNS.get(card["evidence"]["status"], ""), (str(card["texts"]), str(card["changes"]))
             words, pulls_to = words_of(card["words"], 36), Text(printable(card["pulls_to"]))
-            cards.add_row(sign, words, *numbers, f"{card['share']:.1%}", pulls_to)
+            cards.add_row(sign, words, *numbers, percent(card["share"]), pulls_to)
         console.print(cards)
     for line in _audit_summary(document):
         console.print(line)
@@ -178,7 +179,7 @@ def _why_taken(item: Mapping[str, Any], document: Mapping[str, Any]) -> str:
         return _TAKEN.get(reason, reason)
     # A phrase that the audit has not ranked was counted in distinct texts.
     n = document["n_distinct"] if item["q_value"] is None else document["n"]
-    return f"dominant: decides most of its texts, {item['count'] / n:.0%} of all, against what their rest says"
+    return f"dominant: decides most of its texts, {percent(item['count'] / n, 0)} of all, against what their rest says"
 
 
 def company_note(document: Mapping[str, Any], *, sign: str = "") -> str:
@@ -268,6 +269,10 @@ def print_repair(repaired: Repair) -> None:
             "\nDivergence: the mean Kullback-Leibler divergence, in nats, from the base's answers without the "
             "shortcuts. Whether these are better answers, labels would tell."
         )
+    for one in () if repaired.changes is None else repaired.changes.examples:
+        names = " -> ".join(cut(visible_name(name), 20) for name in (one.before, one.after))
+        text = visible_name((one.text if isinstance(one.text, str) else " | ".join(one.text))[: 4 * console.width])
+        console.print(f"  {cut(text, console.width - 5 - cell_len(names))}  {names}")
     if choice.strength == 0:
         console.print("At strength 0 the guarded model answers exactly as the base model does.")
 
@@ -323,7 +328,8 @@ _WHY = {
 def print_certificate(certificate: Certificate) -> None:
     """What was certified at each strength, and in one sentence."""
     console = screen()
-    table = new_table("strength", "differing", "labelled", "gained", "lost", "loss at most", "")
+    table = new_table("strength", "differing", "labelled", "gained", "lost", "loss at\nmost", "gain at\nleast", "")
+    table.collapse_padding = True
     for point in certificate.points:
         table.add_row(
             f"{point.strength:g}",
@@ -332,6 +338,7 @@ def print_certificate(certificate: Certificate) -> None:
             str(point.gained),
             str(point.lost),
             number(point.loss_bound),
+            number(point.gain_bound),
             "certified" if point.certified else "",
         )
     console.print(table)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from ..display import interval, number, p_value
+from ..display import interval, number, p_value, percent, template
 from ..text import visible_name
 from .charts import histogram, meter
 from .marked_text import marked_pieces
@@ -45,7 +45,7 @@ def audit_view(document: Document, *, redact: bool, decided: Mapping[str, str]) 
     agreement = document["agreement"]
     return {
         "document": document,
-        "summary": _summary(document, listed, flagged) + _open_question(document, listed),
+        "summary": _summary(document, listed, flagged),
         "cards": [_card(card, decided.get(card["id"], "")) for card in document["cards"]],
         "candidates": listed,
         "flagged": flagged,
@@ -64,52 +64,15 @@ def audit_view(document: Document, *, redact: bool, decided: Mapping[str, str]) 
 
 
 def _summary(document: Document, listed: Sequence[Document], flagged: Sequence[Document]) -> str:
-    """The finding in a sentence or two."""
-    n_tested, fdr = document["n_tested"], document["fdr"]
-    if not n_tested:
-        return (
-            "No candidate could be tested: none occurs in enough distinct texts. The ranking below says what the "
-            f"model leans on most, without a claim of significance.{_leading(listed)}"
-        )
-    tested = f"{n_tested} tested candidate{'' if n_tested == 1 else 's'}"
-    if not flagged:
-        return (
-            f"None of the {tested} was shown to override the rest of the text more often than its context warrants "
-            f"(false-discovery rate {fdr:.0%}). That is no proof that the model has no shortcut.{_leading(listed)}"
-        )
-    names = first_names([one["name"] for one in flagged], len(flagged))
-    return (
-        f"{len(flagged)} of {tested} overrid{'es' if len(flagged) == 1 else 'e'} the rest of the text more often than "
-        f"context warrants (false-discovery rate {fdr:.0%}): {names}.{_leading(flagged)}"
-    )
-
-
-def _open_question(document: Document, listed: Sequence[Document]) -> str:
-    """What is undecided and what would tell, after a space; nothing where nothing is."""
-    open_, n = open_questions(listed), document["n_undecided"]
-    if not open_:
-        return ""
-    tell = "what labels say of each is given with it" if open_[0]["labelled"] else "labels would tell, or more texts"
-    names = first_names([one["name"] for one in open_], n)
-    return f" On {n} the test could not tell: {names}; {tell}.{company_note(document)}"
-
-
-def _leading(candidates: Sequence[Document]) -> str:
-    """What masking the first candidate does, after a space."""
-    if not candidates:
-        return ""
-    first = candidates[0]
-    pull = f"; it pulls to {first['pulls_to']}" if first["pulls_to"] else ""
-    role = "" if first["flagged"] else ", which ranks first,"
-    return (
-        f" Masking “{first['name']}”{role} changes the answer in {share(first['flip_rate']['value'])} of "
-        f"{first['n_distinct']} text{'' if first['n_distinct'] == 1 else 's'}{pull}."
-    )
+    """The finding in a sentence or two, and what is undecided."""
+    names = {"share": share, "first_names": first_names, "company_note": company_note, "open": open_questions(listed)}
+    said = template("report/summary.j2").render(audit=document, listed=listed, flagged=flagged, **names)
+    return " ".join(said.split())
 
 
 def share(value: float | None) -> str:
     """A share as people say it."""
-    return "an unknown share" if value is None else f"{value:.0%}"
+    return "an unknown share" if value is None else percent(value, 0)
 
 
 def _candidate(rank: int, candidate: Document, redact: bool) -> Document:
@@ -140,7 +103,7 @@ def _card(card: Document, decided: str) -> Document:
         **card,
         "names": [visible_name(word) for word in card["words"][:CARD_WORDS]],
         "n_more": max(0, len(card["words"]) - CARD_WORDS),
-        "share": _percent(card["share"], ".1%"),
+        "share": _percent(card["share"], 1),
         "badge": "" if status == "not_flagged" else status,
         "decided": decided,
     }
@@ -165,8 +128,8 @@ def _rate(value: float | None, between: Sequence[float | None] = (None, None), *
     return {"value": value, "shown": number(value, signed=signed), "interval": shown, "meter": bar}
 
 
-def _percent(value: float | None, form: str = ".0%") -> Document:
-    return {"shown": "-" if value is None else format(value, form), "interval": "", "meter": meter(value)}
+def _percent(value: float | None, digits: int = 0) -> Document:
+    return {"shown": "-" if value is None else percent(value, digits), "interval": "", "meter": meter(value)}
 
 
 def _example(example: Document, redact: bool) -> Document:

@@ -11,6 +11,7 @@ from typing import Any
 from ..cards import Card, Flip
 from ..data import Texts, text_hash
 from ..decisions import LEAST_FLIPS, AuditedCards, pieces_of, sides
+from ..display import percent
 from ..errors import DataError
 from ..text import WordFinder, content_words, spaced, visible_name
 from .effects import effects_of
@@ -169,7 +170,7 @@ def _shown_card(
         "pulls_to": card.pulls_to,
         "texts": card.texts,
         "changes": card.changes,
-        "share": f"{card.share:.1%}",
+        "share": percent(card.share),
         "patterns": _patterns(finder, flips),
         "examples": [_shown_text(finder, example) for example in examples],
         "evidence": list(_evidence(card, document, asked)),
@@ -192,7 +193,7 @@ def _evidence(card: Card, document: Document, asked: int) -> Iterator[str]:
         words, whose = ("words", "their") if len(card.words) > 1 else ("word", "its")
         yield (
             f"Without the {words}, {whose} texts look less “{visible_name(card.pulls_to)}” than other texts do, in "
-            f"{evidence.relative_effect:.0%} of comparisons (50% would be chance)."
+            f"{percent(evidence.relative_effect, 0)} of comparisons (50% would be chance)."
         )
     labelled = next((c["labelled"] for c in document["candidates"] if c["text"] == card.words[0]), None)
     if labelled:

@@ -7,7 +7,7 @@ With D the share of texts that get another answer, and theta the share of lost o
 Unlabelled texts bound D and labelled ones theta (Clopper-Pearson, with the union bound). A strength passes if the
 product of the bounds does not exceed the margin. The strengths are tested in two fixed orders, upward and downward.
 Each has half of the error and stops at the first strength that fails. `CertifyConfig.looks` certificates share the
-error.
+error. What is gained is bounded from below in the same way, by a statement of its own that holds for all strengths.
 
 docs/explanation/certificates.md has the argument and the assumptions.
 """
@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,8 @@ class CertifiedStrength:
             if the bound is below the margin; `None` if no number would do.
         unlabelled_needed: How many unlabelled texts would, without a label, if the share of differing ones stays as it
             is; 0 and `None` likewise.
+        gain_bound: Lower bound of the accuracy gained against the base, as a share of all texts, by a statement of its
+            own with the same confidence, which holds for all strengths at once; `None` where no gain is shown.
     """
 
     strength: Share
@@ -79,6 +82,7 @@ class CertifiedStrength:
     certified: bool
     labels_needed: Count | None
     unlabelled_needed: Count | None
+    gain_bound: Share | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -124,12 +128,29 @@ class Certificate(Shown):
             )
         # Nothing of the strength in use, which may change while this holds on.
         shown = (
-            f"With {confidence} confidence, {_HARM[self.harm]} at strengths {_listed(self.certified[1:])} is at most "
+            f"With {confidence} confidence, {_HARM[self.harm]} at strengths {self._ranges} is at most "
             f"{margin}, as shown by {self.n_unlabelled} unlabelled and {self.n_labels} labelled texts{planned}."
+            f"{self._what_is_gained}"
         )
         if self.n_fitted:
             shown += f" But the guard was fitted on {self.n_fitted} of these texts, so nothing is shown for others."
         return shown
+
+    @property
+    def _what_is_gained(self) -> str:
+        """At the strength chosen, or else at the one that surely gains most, after a space; nothing without labels."""
+        if not self.n_labels:
+            return ""
+        if not (shown := {p.strength: p.gain_bound for p in self.points if p.gain_bound and p.certified}):
+            return " No gain in accuracy is shown."
+        at = self.strength if self.strength in shown else max(shown, key=lambda strength: shown[strength])
+        return f" With the same confidence, the accuracy gained at strength {at:g} is at least {_percent(shown[at])}."
+
+    @property
+    def _ranges(self) -> str:
+        """The certified strengths; of three and more that follow each other the first and the last."""
+        runs = [[f"{p.strength:g}" for p in run] for ok, run in groupby(self.points, lambda p: p.certified) if ok]
+        return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
 
     @property
     def assumptions(self) -> str:
@@ -138,7 +159,7 @@ class Certificate(Shown):
 
     def _summary(self) -> Summary:
         shown = spread(self.points, () if self.strength is None else (self.strength,), 5)
-        names, marks = _listed(self.certified[1:]), ("", "certified")
+        names, marks = self._ranges, ("", "certified")
         facts = {
             "certified": f"strengths {names}" if names else "no strength above 0",
             "texts": f"{self.n_unlabelled:,} unlabelled, {self.n_labels:,} labelled",
@@ -148,9 +169,12 @@ class Certificate(Shown):
         return Summary(
             f"Certificate: loss of at most {_percent(self.margin)} with {_percent(self.confidence)} confidence",
             facts,
-            (">strength", ">differing", ">labelled", ">gained", ">lost", ">loss at most", ""),
+            (">strength", ">differing", ">labelled", ">gained", ">lost", ">loss max", ">gain min", ""),
             [
-                (f"{p.strength:g}", p.differing, p.labelled, p.gained, p.lost, p.loss_bound, marks[p.certified])
+                (
+                    *(f"{p.strength:g}", p.differing, p.labelled, p.gained, p.lost, p.loss_bound, p.gain_bound),
+                    marks[p.certified],
+                )
                 for p in shown
             ],
             more=len(self.points) - len(shown),
@@ -224,10 +248,6 @@ def _percent(share: float) -> str:
     return f"{100 * share:.10g}%"
 
 
-def _listed(strengths: Sequence[float]) -> str:
-    return ", ".join(f"{strength:g}" for strength in strengths)
-
-
 def certify_answers(
     strengths: Sequence[float],
     config: CertifyConfig,
@@ -284,6 +304,7 @@ def certify_counts(
     level = (1.0 - config.confidence) / config.looks / 2  # for each of the two orders
     share = upper_bound(differing, n_unlabelled, _ERROR_OF_DIFFERENCES * level)
     bound = _loss_bound(share, labelled, gained, lost, (1 - _ERROR_OF_DIFFERENCES) * level, config.harm)
+    gain = _gain_bound(differing, n_unlabelled, labelled, gained, lost, 2 * level / len(strengths))
     passes = bound <= config.margin
     upward, downward = np.cumprod(passes), np.cumprod(passes[::-1])[::-1]
     certified = (upward | downward).astype(bool)
@@ -300,6 +321,7 @@ def certify_counts(
                 bool(certified[i]),
                 0 if passes[i] else _labels_needed(float(share[i]), *seen, config, level),
                 0 if passes[i] else _unlabelled_needed(int(differing[i]), n_unlabelled, config, level),
+                float(gain[i]) or None,
             )
         )
     return Certificate(
@@ -340,6 +362,20 @@ def _loss_bound(share: Array, labelled: Array, gained: Array, lost: Array, error
     """Upper bound of the loss, given one of the share of differing texts."""
     theta = upper_bound(lost, labelled if harm == "harmed" else gained + lost, error)
     bound: Array = share * (theta if harm == "harmed" else np.maximum(0.0, 2 * theta - 1))
+    return bound
+
+
+def _gain_bound(
+    differing: Array, n_unlabelled: int, labelled: Array, gained: Array, lost: Array, error: float
+) -> Array:
+    """Lower bound of the accuracy gained, D q (1 - 2 theta), where q is the share of lost and gained ones among the
+    differing; 0 where none is shown."""
+    scarce = (1 - _ERROR_OF_DIFFERENCES) * error / 2  # q and theta both need labels
+    share = 1 - upper_bound(n_unlabelled - differing, n_unlabelled, _ERROR_OF_DIFFERENCES * error)
+    decided = 1 - upper_bound(labelled - gained - lost, labelled, scarce)
+    theta = upper_bound(lost, gained + lost, scarce)
+    # Rounded down as it is shown, so that no place promises more than another.
+    bound: Array = np.floor(1000 * share * decided * np.maximum(0.0, 1 - 2 * theta)) / 1000
     return bound
 
 
