@@ -21,3 +21,12 @@ def test_it_covers_the_mean_of_lopsided_values(n):
     rng = np.random.default_rng(n)
     covered = sum(low <= 0.2 <= high for low, high in (mean_interval(rng.beta(0.2, 0.8, n)) for _ in range(600)))
     assert 0.90 <= covered / 600 <= 0.98
+
+
+def test_a_few_dozen_skewed_values_do_not_suffice():
+    """Where 5 % of values are high, thirty often hold none of these, and the interval then misses the mean."""
+    rng = np.random.default_rng(0)
+    drawn = np.where(rng.random((2000, 30)) < 0.05, 0.9, 0.01 * rng.random((2000, 30)))
+    mean = 0.05 * 0.9 + 0.95 * 0.005
+    covered = np.mean([low <= mean <= high for low, high in map(mean_interval, drawn)])
+    assert covered == pytest.approx(0.79, abs=0.03)

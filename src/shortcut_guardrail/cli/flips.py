@@ -45,7 +45,8 @@ def flips(
     label_column: Annotated[
         str | None,
         typer.Option(
-            help="Column with labels, where some are known: these texts need no answer. Empty means not known.",
+            help="Column with labels, where some are known, of a random subset of the texts: these need no answer. "
+            "Empty means not known.",
             show_default="none",
             rich_help_panel="Columns",
         ),
