@@ -62,6 +62,16 @@ def test_what_decides_most_of_its_texts_is_a_share_of_those_it_was_counted_in(pr
         assert f"{name} (dominant: decides most of its texts, {share} of all, against" in text
 
 
+def test_an_audit_says_where_a_card_takes_more_than_fit_alone(printed):
+    def taken(*words):
+        items = [{"text": w, "verdict": "found", "reason": "flagged", "count": 9, "q_value": 0.01} for w in words]
+        return printed(made.to_review(2).to_dict() | {"fit_would_take": items}, print_audit)[1]
+
+    assert "Deciding the card of w0 also takes: w0s. " in taken("w0")
+    assert "Deciding" not in taken("w0", "w0s")
+    assert "Deciding" not in taken()
+
+
 def test_what_is_undecided_is_no_all_clear(printed):
     lines, text = printed(audit(candidate("honestly", flip_rate=0.72, **UNDECIDED), candidate("soup")))
     assert row_of(lines, "0.720")[:2] == ["?", "honestly"]

@@ -100,6 +100,9 @@ def test_what_the_audit_does_with_a_card():
         "n": 30,
         "line": "the audit decides: neutralised, 30 answers.",
     }
+    for words, ends in ((["w0"], "negative. Deciding this card also takes: w0s."), (["w0", "w0s"], "to negative.")):
+        (shown,) = make_deck(document | {"fit_would_take": [{"text": word} for word in words]}).shown.values()
+        assert shown["effects"]["neutralise"]["line"].endswith(ends)
     (shown,) = make_deck(document).shown.values()
     assert [shown["effects"][said]["n"] for said in ("keep", "neutralise")] == [0, 30]  # and not all its texts
     # An audit that does not say what `fit` would take.

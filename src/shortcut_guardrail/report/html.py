@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..display import template
 from ..review import make_deck
 from .charts import AXIS
-from .view import audit_view, compared_candidates, comparison_lead, distributions, group_rows, score_rows, share
+from .view import audit_view, compared_candidates, comparison_lead, distributions, group_rows, score_rows
 
 if TYPE_CHECKING:
     from ..audit import GateOutcome
@@ -111,7 +111,6 @@ def render_comparison(
         redacted=redact,
         version=version("shortcut-guardrail"),
         deck=deck,
-        share=share,
         axis=AXIS,
         **_own_files("report", *(["review"] if deck else [])),
     )

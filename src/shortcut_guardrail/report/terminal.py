@@ -14,7 +14,7 @@ from rich.text import Text
 
 from ..audit import Metric, common_metrics
 from ..data import counted
-from ..display import cut, interval, number, p_value, percent
+from ..display import cut, interval, number, p_value, percent, some
 from ..text import printable, visible_name
 
 if TYPE_CHECKING:
@@ -126,8 +126,7 @@ def _audit_summary(document: Mapping[str, Any]) -> list[str]:
     has_cards = bool(document["cards"])
     return [
         f"{counted(document['n'], 'text')}, {counted(document['n_candidates'], 'candidate')}, "
-        f"{document['n_tested']} of them tested; MSTPS "
-        f"{document['mstps']:.3f}.{cut_note(document['n_truncated'])}",
+        f"{document['n_tested']} of them tested; MSTPS {number(document['mstps'])}.{cut_note(document['n_truncated'])}",
         _audit_outcome(document),
         *_would_take(document),
         *(f"{_sign(c)} {visible_name(c['text'])}: {doubt(c)}" for c in undecided[:EXPLAINED_CANDIDATES]),
@@ -170,7 +169,13 @@ def _would_take(document: Mapping[str, Any]) -> list[str]:
         ]
     said = [f"{visible_name(item['text'])} ({_why_taken(item, document)})" for item in taken[:EXPLAINED_WORDS]]
     more = f" and {len(taken) - len(said)} more" if len(taken) > len(said) else ""
-    return [f"`fit --audit` would take: {', '.join(said)}{more}."]
+    names = {item["text"] for item in taken}
+    also = [
+        f"Deciding the card of {visible_name(words[0])} also takes: {some([*map(visible_name, left)])}."
+        for words in (card["words"] for card in document["cards"])
+        if (left := [word for word in words if word not in names]) and len(left) < len(words)
+    ]
+    return [f"`fit --audit` would take: {', '.join(said)}{more}.", *also]
 
 
 def _why_taken(item: Mapping[str, Any], document: Mapping[str, Any]) -> str:

@@ -65,14 +65,9 @@ def audit_view(document: Document, *, redact: bool, decided: Mapping[str, str]) 
 
 def _summary(document: Document, listed: Sequence[Document], flagged: Sequence[Document]) -> str:
     """The finding in a sentence or two, and what is undecided."""
-    names = {"share": share, "first_names": first_names, "company_note": company_note, "open": open_questions(listed)}
+    names = {"first_names": first_names, "company_note": company_note, "open": open_questions(listed)}
     said = template("report/summary.j2").render(audit=document, listed=listed, flagged=flagged, **names)
     return " ".join(said.split())
-
-
-def share(value: float | None) -> str:
-    """A share as people say it."""
-    return "an unknown share" if value is None else percent(value, 0)
 
 
 def _candidate(rank: int, candidate: Document, redact: bool) -> Document:

@@ -8,6 +8,7 @@ from typing import TypedDict
 from ..cards import Card
 from ..data import counted
 from ..decisions import LEAST_FLIPS, Decision
+from ..display import some
 from ..text import visible_name
 
 DONE = {"keep": "kept", "neutralise": "neutralised", "unsure": "not sure"}
@@ -29,19 +30,20 @@ def effects_of(card: Card, taken: Sequence[str]) -> dict[str, Effect]:
     """
     moves = (f"{one.texts} from {visible_name(one.before)} to {visible_name(one.after)}" for one in card.moved)
     which = f": {', '.join(moves)}" if card.moved else ""
-    answers, kept, done = counted(card.changes, "answer"), DONE["keep"], DONE["neutralise"]
+    also, answers, kept, done = "", counted(card.changes, "answer"), DONE["keep"], DONE["neutralise"]
     if not taken:
         how, changes, n, short = "left as it is", "none", 0, "nothing changes"
     elif len(taken) == len(card.words):
         how, changes, n, short = done, f"{answers}{which}", card.changes, answers
     else:
         words = ", ".join(f"“{word}”" for word in taken)
+        also = f" Deciding this card also takes: {some([w for w in map(visible_name, card.words) if w not in taken])}."
         how, changes, n, short = f"{words} {done}", f"up to {answers}", card.changes, f"up to {answers}"
     how = f"the audit decides: {how}"
     return {
         "keep": Effect(how=kept, changes="none", n=0, line=f"{kept}. Nothing changes."),
         "neutralise": Effect(
-            how=done, changes=f"{answers}{which}", n=card.changes, line=f"{done}. {answers} would change{which}."
+            how=done, changes=f"{answers}{which}", n=card.changes, line=f"{done}. {answers} would change{which}.{also}"
         ),
         "unsure": Effect(how=f"{DONE['unsure']}; {how}", changes=changes, n=n, line=f"{how}, {short}."),
     }
