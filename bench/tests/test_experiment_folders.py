@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from checkout import ROOT
+from shortcut_bench.datasets import LabelledTexts
+from shortcut_guardrail import ShortcutGuardrail, Shortcuts
 from shortcut_guardrail.cards import Flip
 from shortcut_guardrail.decisions.judges import LEVEL
 from shortcut_guardrail.stats import fdr_q_values
@@ -76,6 +78,28 @@ def test_outcomes_of_flips_are_as_labels_say_and_reviewers_err_as_often_as_they_
     assert flips.judged(np.ones(40, dtype=int)) == ("shortcut", 8)
     assert flips.judged(np.zeros(40, dtype=int)) == ("genuine", 8)
     assert flips.judged(np.array([0, 1] * 20))[0] not in ("shortcut", "genuine")
+
+
+def test_a_repair_is_scored_beside_on_rows_whose_labels_answered_nothing(bag, monkeypatch):
+    flips, real = experiment("flips", monkeypatch), ShortcutGuardrail(*bag)
+    texts = [f"{start} bad {noun} was awful" for start in ("honestly the", "the") for noun in ("room", "staff", "soup")]
+    texts = [f"{text} {end}" for text in texts for end in ("", "and slow", "and cold", "and bad")]
+    labels = np.zeros(len(texts), dtype=np.int64)
+    rows = LabelledTexts("test", texts, labels, real.label_names, labels, ("all",))
+    made = SimpleNamespace(fitted=SimpleNamespace(shortcuts=Shortcuts()), choice=SimpleNamespace(strength=1.0))
+    guard = SimpleNamespace(
+        repair=lambda *_, **__: made,
+        predict_proba=lambda asked, strength: (
+            real.predict_proba(asked) if strength == 0 else np.eye(2)[np.zeros(len(asked), int)]
+        ),
+    )
+    questions = real.questions(real.audit(texts, unit="word"), cards="all", n=0)
+    found = flips.repaired(guard, questions, rows, ["negative"] * len(texts), 0)
+    wrong = sum(answer != "negative" for answer in real.predict(texts))
+    assert found["asked"] == 8  # all of them of texts that the base gets wrong
+    assert found["unused"]["n"] == len(texts) - 8
+    assert found["unused"]["base"]["accuracy"] == pytest.approx(1 - (wrong - 8) / (len(texts) - 8))
+    assert found["unused"]["scores"]["accuracy"] == 1.0
 
 
 # What results say of cards is what the rules make of the numbers beside it

@@ -13,7 +13,8 @@ most are asked about; `decide` of the library says what follows.
 - `expected`: the same, with answers drawn with replacement, so that only the card's counts matter.
 
 `repaired` is the guard that `fit --decisions` makes of the first draw without errors, on the test texts, scored on all
-of them; `neutralised` is empty where nothing is decided, and then the guard is the base.
+of them, and as `unused` on those whose labels answered no question (stored runs lack it); `neutralised` is empty where
+nothing is decided, and then the guard is the base.
 
 `clean` settings have nothing to repair. Finished settings and seeds are kept. No setting of the library was chosen on
 these rows: the grouping of cards was chosen on made-up words (`bench/experiments/word_families`), the rest are
@@ -151,9 +152,9 @@ def rates(drawn: Iterable[Array]) -> dict[str, Any]:
     }
 
 
-def scored(guard: ShortcutGuardrail, rows: LabelledTexts) -> dict[str, float]:
+def scored(guard: ShortcutGuardrail, rows: LabelledTexts, strength: float | None = None) -> dict[str, float]:
     """The guard's scores."""
-    answers = guard.predict_proba(rows.texts).argmax(axis=1)
+    answers = guard.predict_proba(rows.texts, strength=strength).argmax(axis=1)
     return {
         "accuracy": float((answers == rows.labels).mean()),
         "balanced_accuracy": balanced_accuracy(answers, rows.labels),
@@ -168,13 +169,17 @@ def repaired(
     rng = np.random.default_rng(seed)
     keys: list[Key] = []
     answers: list[Answer] = []
+    texts: dict[str, list[int]] = {}
     for card, flips in questions.flips.items():
         drawn = [flips[i] for i in rng.permutation(len(flips))[:MOST_QUESTIONS]]
+        texts[card] = [flip.row for flip in drawn]
         for order, outcome in enumerate(outcomes(drawn, labels)):
             keys.append(Key(f"{card}-{order}", card, "a", "", order))
             answers.append(Answer("labels", "", SAID[int(outcome)], question=keys[-1].id))
     decisions = decide(replace(questions, keys=tuple(keys)), Answers(tuple(answers)))
     asked = sum(card.asked for card in decisions.cards)
+    used = {row for card in decisions.cards for row in texts[card.id][: card.asked]}
+    unused = rows.select(np.array([row for row in range(len(rows)) if row not in used]))
     try:
         made = guard.repair(rows.texts, decisions=decisions, seed=seed)
     except NothingToRepairError:
@@ -184,6 +189,7 @@ def repaired(
         "asked": asked,
         "strength": made.choice.strength,
         "scores": scored(guard, rows),
+        "unused": {"n": len(unused), "base": scored(guard, unused, 0.0), "scores": scored(guard, unused)},
     }
 
 
