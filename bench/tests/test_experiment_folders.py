@@ -136,3 +136,14 @@ def test_judges_decide_the_stored_cards_as_stored(name, of_entry):
         assert all(card["outcome"] == "open" for card in cards if card["q_value"] is None)
         n_decided += sum(card["outcome"] == "shortcut" for card in tested)
     assert n_decided > 3, "or nothing was tested"
+
+
+def test_more_files_are_no_restart(monkeypatch):
+    """As one sequence five files of nothing decide falsely no more often than one may; each by itself they do."""
+    run = experiment("questions", monkeypatch)
+    rates = [run.null(5, 12, kind, draws=150)["shortcut"] for kind in ("sequence", "alone")]
+    assert rates[0] < 0.08 < rates[1]
+    few = {"a": np.ones(30, dtype=int), "b": np.zeros(7, dtype=int)}
+    before, after = (next(run.reviewed(few, way, np.random.default_rng(0))) for way in ("before", "sixteen"))
+    assert (before[0], after[0]) == (37, 16)
+    assert before[1] == after[1] == {"a": "shortcut"}

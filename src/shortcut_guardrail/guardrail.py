@@ -436,7 +436,7 @@ class ShortcutGuardrail(Shown):
             texts: Those audited; needed unless `audit` gave them.
             cards: `undecided`, which the audit does not flag; `all`; or words and ids with commas between.
             n: Texts for each card that a person is asked about; 0 for all. Classifiers are asked about all.
-            n_total: Texts for all cards: twelve each at first, those with most flips first; see `decisions.drawing`.
+            n_total: Texts for all cards: sixteen each at first, those with most flips first; see `decisions.drawing`.
             answers: What people answered so far; of a folder what is kept there.
             decisions: On cards of the audit, or their file.
             shortcuts: Words that are shortcuts.

@@ -142,12 +142,12 @@ def test_nothing_is_asked_that_cannot_decide():
 
 
 def test_a_total_goes_to_cards_with_most_flips_and_later_to_those_that_stay_open():
-    first = called(n_total=30)
-    assert Counter(key.card for key in first.keys) == {"honestly": 12, ".": 12}
+    first = called(n=40, n_total=33)
+    assert Counter(key.card for key in first.keys) == {"honestly": 16, ".": 16}
     said = answered(of_card(first, "honestly")).and_more(
         Answers(tuple(replace(one, answer="unclear") for one in answered(of_card(first, "."), "2").said))
     )
-    second = called(first, said, n_total=30)
+    second = called(first, said, n=40, n_total=33)
     asked = {one.id for one in second.asked}
     assert {key.card for key in second.keys if key.id in asked} == {"but"}, "of the full stop too few are left"
     for total in (0, 7, -1):

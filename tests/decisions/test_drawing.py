@@ -157,14 +157,14 @@ def test_a_total_is_spent_on_the_first_cards_as_far_as_it_may_decide_them():
         assert len(questions) <= total
         return Counter(key.card for key in keys)
 
-    assert asked(100) == {"a": 12, "b": 12, "c": 12}, "the rest is for cards that stay open"
-    assert asked(32) == {"a": 12, "b": 12, "c": 8}
-    assert asked(31) == {"a": 12, "b": 12}, "with seven no card can be decided"
-    assert asked(40, {"a": 20, "b": 8, "c": 9}) == {"a": 20, "b": 12}
+    assert asked(100) == {"a": 16, "b": 16, "c": 16}, "the rest is for cards that stay open"
+    assert asked(40) == {"a": 16, "b": 16, "c": 8}
+    assert asked(39) == {"a": 16, "b": 16}, "with seven no card can be decided"
+    assert asked(44, {"a": 20, "b": 8, "c": 9}) == {"a": 20, "b": 16}
     # A text that serves two cards, or has a label, is paid for once or not at all.
     shared = {"a": flips["a"], "b": flips["a"], "c": flips["c"]}
-    assert asked(24, flips=shared)["a"] == 12
-    assert asked(12, known=dict.fromkeys(range(30), "mixed")) == {"a": 12, "b": 12, "c": 12}
+    assert asked(24, flips=shared)["a"] == 16
+    assert asked(12, known=dict.fromkeys(range(30), "mixed")) == {"a": 16, "b": 16, "c": 16}
 
 
 def test_a_label_answers_before_anybody_is_asked():

@@ -32,7 +32,7 @@ def flips(
     n_total: Annotated[
         int | None,
         typer.Option(
-            help="Texts for all cards together, at most: twelve for each, those with most flips first. Answer and "
+            help="Texts for all cards together, at most: sixteen for each, those with most flips first. Answer and "
             "judge them, then spend the rest on cards that stay open.",
             show_default="no limit",
         ),

@@ -33,9 +33,9 @@ NEAR = 150
 """Reference texts on each side, those nearest to the model's boundary: where does the judge lean?"""
 LEAST_NEAR = 75
 """Of a side with fewer than twice as many texts, more than the nearer half count as near."""
-AT_FIRST = 12
-"""Questions about a card that a budget pays for at first: eight decide a shortcut without exceptions, and twelve leave
-room for an answer or two that are wrong."""
+AT_FIRST = 16
+"""Questions about a card that a budget pays for at first: eight decide a shortcut without exceptions, and sixteen leave
+room for some and for wrong answers. `bench/experiments/questions` says how many answers a decision takes then."""
 
 
 @dataclass(frozen=True)
