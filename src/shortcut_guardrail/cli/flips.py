@@ -63,7 +63,7 @@ def flips(
     shortcut-guardrail flips audit MODEL texts.csv --out flips.csv
     shortcut-guardrail judge audit flips.csv --reviewer NAME --out decisions.json
 
-    A second model can answer instead: --n 0 for all flips, then judge --with SPEC.
+    A second model can answer instead, about all flips: judge --with SPEC.
 
     Each row has a text and two answers to it, one by the model and one with the words masked; nothing tells which.
     Somebody, or a program, fills in the column "answer": a, b, neither or unclear. Which card a row is about stands in

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ..cards import Flip, find_flips
 from ..errors import ConfigError, GuardrailWarning
@@ -26,11 +27,7 @@ from .record import Decision, Decisions, made_for
 
 
 def check_total(n_total: int | None) -> int | None:
-    """A number of questions to all cards.
-
-    Raises:
-        ConfigError: It is too small to decide a card.
-    """
+    """A number of questions to all cards; a `ConfigError` where it is too small to decide one."""
     if n_total is not None and n_total < LEAST_FLIPS:
         raise ConfigError(
             f"n_total={n_total} decides no card, since that takes at least {LEAST_FLIPS} answers. Give more, or leave "
@@ -124,18 +121,14 @@ def _said(decisions: Decisions | None, audited: AuditedCards) -> list[Decision]:
     """What stands in decisions that somebody gave; what they keep holds for the texts that they were made on."""
     if decisions is None:
         return []
-
-    def warn(sentence: str) -> None:
-        warnings.warn(sentence, GuardrailWarning, stacklevel=2)
-
+    warn = partial(warnings.warn, category=GuardrailWarning, stacklevel=2)
     same = made_for(decisions, model=audited.model, data=audited.data, warn=warn)
     kept = ("neutralise", "keep") if same else ("neutralise",)
     return [one for one in decisions.cards if one.decision in kept]
 
 
-def _taken(audited: AuditedCards, said: Iterable[Decision], shortcuts: Iterable[str]) -> tuple[str, ...]:
+def _taken(audited: AuditedCards, said: Sequence[Decision], shortcuts: Iterable[str]) -> tuple[str, ...]:
     """Words that are taken for shortcuts: flagged ones, unless somebody keeps them, named ones, and those of cards."""
-    said = list(said)
     kept = {spaced(word) for one in said if one.decision == "keep" for word in one.words}
     flagged = [word for word in audited.flagged if spaced(word) not in kept]
     decided = [word for one in said if one.decision == "neutralise" for word in one.words]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -112,6 +112,8 @@ def pair_of(one: str, other: str, labels: Sequence[str]) -> tuple[str, str]:
 
 # Questions to people
 
+Pairs = list[tuple[Question, Key]]
+
 
 @dataclass(frozen=True)
 class Drawing:
@@ -154,6 +156,7 @@ class Drawing:
             least: By card, how many answers decide it at least; with fewer left of the total it gets none.
         """
         before = {(key.id, key.card) for key in self.asked}
+        least = least or {}
         rounds: list[tuple[int, str, Question]] = []
         keys: list[Key] = []
         paid: set[str] = set()
@@ -163,9 +166,8 @@ class Drawing:
             drawn = [pair for pair in drawn if (pair[1].id, card) not in before or pair[1].id not in self.answered]
             drawn = sorted(drawn, key=lambda pair: (pair[1].id, card) in before)[: n or None]
             if total is not None:
-                needed = (least or {}).get(card, 0)
-                drawn = self._within(drawn[: max(AT_FIRST, needed)], total - len(paid), paid)
-                drawn = drawn if len(drawn) >= needed else []
+                drawn = self._within(drawn[: max(AT_FIRST, least.get(card, 0))], total - len(paid), paid)
+                drawn = drawn if len(drawn) >= least.get(card, 0) else []
             new = [self.placed(key, question.text) for question, key in drawn if (key.id, card) not in before]
             done = sum(key.card == card for key in self.asked)
             keys += [replace(key, order=done + i) for i, key in enumerate(new)]
@@ -204,18 +206,10 @@ class Drawing:
     def _costs(self, key: Key) -> bool:
         return key.label is None and key.id not in self.answered
 
-    def _within(
-        self, drawn: Iterable[tuple[Question, Key]], left: int, paid: Collection[str]
-    ) -> list[tuple[Question, Key]]:
-        """The first of some questions that a budget pays for; what was paid for another card or needs no answer is
-        free."""
-        kept = []
-        for question, key in drawn:
-            left -= self._costs(key) and key.id not in paid
-            if left < 0:
-                break
-            kept.append((question, key))
-        return kept
+    def _within(self, drawn: Pairs, left: int, paid: Collection[str]) -> Pairs:
+        """The first that a budget pays for; what was paid for another card, or needs no answer, is free."""
+        costs = itertools.accumulate(self._costs(key) and key.id not in paid for _, key in drawn)
+        return [pair for pair, cost in zip(drawn, costs, strict=True) if cost <= left]
 
     def _question(self, flip: Flip, card: str, order: int = 0) -> tuple[Question, Key]:
         assert flip.content is not None

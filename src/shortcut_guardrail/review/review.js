@@ -87,7 +87,7 @@
       const event = latest()[card.id];
       return event && {
         id: card.id, words: card.words, pulls_to: card.pulls_to, decision: event.decision, source: "person",
-        asked: 0, mended: 0, broken: 0, neither: 0, unclear: 0, text_hashes: [],
+        asked: 0, mended: 0, broken: 0, neither: 0, unclear: 0, text_hashes: [], waiting: 0,
         reviews: [{ by: event.by, at: event.at, decision: event.decision }],
       };
     }
