@@ -141,7 +141,7 @@ def test_judges_decide_the_stored_cards_as_stored(name, of_entry):
 def test_more_files_are_no_restart(monkeypatch):
     """As one sequence five files of nothing decide falsely no more often than one may; each by itself they do."""
     run = experiment("questions", monkeypatch)
-    rates = [run.null(5, 12, kind, draws=150)["shortcut"] for kind in ("sequence", "alone")]
+    rates = [run.null(5, 40, kind, draws=150)["shortcut"] for kind in ("sequence", "alone")]
     assert rates[0] < 0.08 < rates[1]
     few = {"a": np.ones(30, dtype=int), "b": np.zeros(7, dtype=int)}
     before, after = (next(run.reviewed(few, way, np.random.default_rng(0))) for way in ("before", "sixteen"))
