@@ -323,6 +323,9 @@ def test_flips_are_counted_given_words_that_are_masked_both_before_and_after(pus
     assert rows("HONESTLY") == {(".",): [3], ("honestly",): [0, 1, 2, 5]}
     assert rows("honestly", ".") == {(".",): [3], ("honestly",): [5]}
     assert rows("zebra") == rows()
+    # A mark that touches the word came with it, and says nothing by itself.
+    beside = pushed.encode(["(honestly.) the tea was good", "honestly the bread was good ."])
+    assert [flip.row for flip in find_flips(pushed, beside, cards, given=["honestly"])[cards[0].id]] == [1]
     (stop,) = [card for card in cards if card.words == (".",)]
     (flip,) = find_flips(pushed, encoded, [stop], given=["honestly"])[stop.id]
     assert (flip.text, flip.before, flip.after) == (PUSHED[3], "positive", "negative"), "the text is shown as it is"

@@ -93,15 +93,17 @@ class Answered:
         return masked_answers(self.classifier, self.encoded, words, kept=kept, probs=probs, given=tokens), probs
 
     def _answered_without(self, given: list[str]) -> tuple[list[Array], Array]:
-        seen, probs = masked_answers(self.classifier, self.encoded, given, probs=self.probs), self.probs.copy()
+        # A comma that came with a shortcut ("honestly, it rains") would speak for it still.
+        finder, probs = WordFinder(given, with_marks=True), self.probs.copy()
+        seen = masked_answers(self.classifier, self.encoded, finder, probs=self.probs)
         probs[seen.rows] = seen.after
-        return WordFinder(given).positions(self.encoded), probs
+        return finder.positions(self.encoded), probs
 
 
 def masked_answers(
     classifier: TextClassifier,
     encoded: EncodedTexts,
-    words: Iterable[str],
+    words: Iterable[str] | WordFinder,
     *,
     kept: Iterable[str] = (),
     probs: Array | None = None,
@@ -111,12 +113,13 @@ def masked_answers(
 
     Args:
         encoded: N texts or pairs.
-        words: Words and phrases, found as `text.WordFinder` does in what the model sees of a text.
+        words: Words and phrases, found as `text.WordFinder` does in what the model sees of a text; or their finder.
         kept: Phrases in which nothing is masked, such as a card's `except_in`.
         probs: What the model answers to all N texts, shape (N, C), where that is known; saves the first pass.
         given: Of each text the tokens that are masked in any case, with which `probs` were answered.
     """
-    found = WordFinder(words, kept=tuple(kept)).positions(encoded)
+    finder = words if isinstance(words, WordFinder) else WordFinder(words, kept=tuple(kept))
+    found = finder.positions(encoded)
     holding = np.flatnonzero([len(tokens) > 0 for tokens in found])
     if not len(holding):
         return MaskedAnswers(holding, *np.zeros((2, 0, classifier.n_classes), dtype=np.float32))

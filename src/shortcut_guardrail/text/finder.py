@@ -31,6 +31,7 @@ from .words import word_spans
 if TYPE_CHECKING:  # PyTorch takes seconds to import, and plain texts are searched without it.
     from ..models import EncodedTexts
 
+_FIRST_MARKS, _LAST_MARKS = re.compile(r"\A[^\w\s]+"), re.compile(r"[^\w\s]+\Z")
 _NEGATION = re.compile(f"(?<=n)[{APOSTROPHES}{TYPED_APOSTROPHES}]t(?!\\w)", re.IGNORECASE)
 
 
@@ -54,6 +55,11 @@ def _outside(found: Iterable[Occurrence], kept: Sequence[Occurrence]) -> Iterato
             yield occurrence
 
 
+def _marked(o: Occurrence, text: str) -> Occurrence:
+    start, rest = len(_LAST_MARKS.sub("", text[: o.start])), _FIRST_MARKS.sub("", text[o.end :])
+    return Occurrence(o.word, start, len(text) - len(rest))
+
+
 class WordFinder:
     """Finds given words and phrases by the rules at the head of this module.
 
@@ -61,19 +67,20 @@ class WordFinder:
         words: The words and phrases. Of those that match the same, the first is kept; what holds no character that one
             can see is left out.
         kept: Phrases in which nothing is looked for: with "bad" looked for and "not bad" kept, "not bad" has none.
+        with_marks: Whether marks that touch an occurrence are part of it, such as the comma of "honestly, it rains".
 
     Example:
         >>> [(o.word, o.start, o.end) for o in WordFinder(["no", "no way"]).find("Oh NO way!")]
         [('no', 3, 5), ('no way', 3, 9)]
     """
 
-    def __init__(self, words: Iterable[str], *, kept: Iterable[str] = ()) -> None:
+    def __init__(self, words: Iterable[str], *, kept: Iterable[str] = (), with_marks: bool = False) -> None:
         distinct: dict[str, str] = {}
         for word in words:
             if pattern := _pattern(word):
                 distinct.setdefault(pattern, word.strip())
         self.words = tuple(distinct.values())
-        self.kept = tuple(kept)
+        self.kept, self._with_marks = tuple(kept), with_marks
         self._patterns = [re.compile(pattern) for pattern in distinct]
         self._kept = WordFinder(self.kept) if self.kept else None
 
@@ -83,7 +90,8 @@ class WordFinder:
     def find(self, text: str) -> list[Occurrence]:
         """All occurrences of all words, also overlapping ones, by where they start and then by where they end."""
         found = sorted(self._occurrences(text), key=lambda o: (o.start, o.end))
-        return list(_outside(found, self._kept.find(text))) if found and self._kept else found
+        found = list(_outside(found, self._kept.find(text))) if found and self._kept else found
+        return [_marked(o, text) for o in found] if self._with_marks else found
 
     def present(self, text: str) -> bool:
         """Whether any of the words occurs in the text."""
