@@ -207,8 +207,8 @@ def _audited(
     for folder in filter(None, places):
         with suppress(DataError, ConfigError):
             found = guard.audited(folder, texts)
-            made = replace(settings, unit=found.unit, top_k=found.top_k, fdr=found.fdr)
-            if folder != beside or made == settings:
+            made = found.unit, found.top_k, found.fdr
+            if folder != beside or made == (settings.unit, settings.top_k, settings.fdr):
                 output.say(f"The audit in '{folder}' serves.")
                 return found
     output.check(options.Place(beside, key=AUDIT_FILE), inputs=[])
