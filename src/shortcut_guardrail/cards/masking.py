@@ -118,8 +118,7 @@ def masked_answers(
         probs: What the model answers to all N texts, shape (N, C), where that is known; saves the first pass.
         given: Of each text the tokens that are masked in any case, with which `probs` were answered.
     """
-    finder = words if isinstance(words, WordFinder) else WordFinder(words, kept=tuple(kept))
-    found = finder.positions(encoded)
+    found = (words if isinstance(words, WordFinder) else WordFinder(words, kept=tuple(kept))).positions(encoded)
     holding = np.flatnonzero([len(tokens) > 0 for tokens in found])
     if not len(holding):
         return MaskedAnswers(holding, *np.zeros((2, 0, classifier.n_classes), dtype=np.float32))

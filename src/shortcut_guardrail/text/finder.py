@@ -31,7 +31,7 @@ from .words import word_spans
 if TYPE_CHECKING:  # PyTorch takes seconds to import, and plain texts are searched without it.
     from ..models import EncodedTexts
 
-_FIRST_MARKS, _LAST_MARKS = re.compile(r"\A[^\w\s]+"), re.compile(r"[^\w\s]+\Z")
+_MARK = re.compile(r"[^\w\s]")
 _NEGATION = re.compile(f"(?<=n)[{APOSTROPHES}{TYPED_APOSTROPHES}]t(?!\\w)", re.IGNORECASE)
 
 
@@ -56,8 +56,12 @@ def _outside(found: Iterable[Occurrence], kept: Sequence[Occurrence]) -> Iterato
 
 
 def _marked(o: Occurrence, text: str) -> Occurrence:
-    start, rest = len(_LAST_MARKS.sub("", text[: o.start])), _FIRST_MARKS.sub("", text[o.end :])
-    return Occurrence(o.word, start, len(text) - len(rest))
+    start, end = o.start, o.end
+    while start and _MARK.match(text, start - 1):
+        start -= 1
+    while _MARK.match(text, end):
+        end += 1
+    return Occurrence(o.word, start, end)
 
 
 class WordFinder:
