@@ -56,7 +56,7 @@ def flips(
     loading: options.ModelOrGuardLoading,
     output: options.Output,
 ) -> None:
-    """Write blind questions about the answers that hang on a card's words.
+    """Write blind questions about the answers that depend on a card's words.
 
     \b
     shortcut-guardrail audit MODEL texts.csv --out audit
