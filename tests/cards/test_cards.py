@@ -112,9 +112,9 @@ def test_the_card_of_a_flagged_word_grows_further_by_words_that_were_found_too()
     def sets(first, really, *others):
         return [{word.text for word in found} for found in group_words(classifier, [first, really, *others])]
 
-    assert sets(*words) == [{"honestly", "really", "tea"}, {"good"}]
+    assert sets(*words) == [{"honestly", "really"}, {"good"}, {"tea"}]
     # The partners: neither found, none flagged, or of another class.
-    assert sets(words[0], replace(words[1], found=False), *words[2:]) == [{"honestly", "tea"}, {"really"}, {"good"}]
+    assert sets(words[0], replace(words[1], found=False), *words[2:]) == [{"honestly"}, {"really"}, {"good"}, {"tea"}]
     assert {"honestly", "tea"} in sets(*(replace(word, status="not_flagged", found=False) for word in words))
     assert sets(words[0], replace(words[1], pulls_to="b"), *words[2:])[1] == {"really"}
 
@@ -122,12 +122,21 @@ def test_the_card_of_a_flagged_word_grows_further_by_words_that_were_found_too()
 def test_what_joins_moves_the_mean():
     classifier = slanted()
     weight = classifier.model.bert.word_embeddings.weight
-    for word, degrees in (("really", 50), ("good", 80)):
+    for word, degrees in (("really", 50), ("good", 85)):
         row, angle = classifier.tokenizer.convert_tokens_to_ids(word), np.deg2rad(degrees)
         weight.data[row, 1], weight.data[row, 2] = 100 * np.cos(angle), 100 * np.sin(angle)
-    words = [PullingWord("honestly", "a", 9, status="flagged", found=True), PullingWord("good", "a", 2)]
-    assert len(group_words(classifier, words)) == 2  # cosine .17
-    assert len(group_words(classifier, [*words, PullingWord("really", "a", 1)])) == 1  # cosine .57 to the two together
+    words = [PullingWord("honestly", "a", 9, status="flagged", found=True), PullingWord("good", "a", 2, found=True)]
+    assert len(group_words(classifier, words)) == 2  # cosine .09
+    really = PullingWord("really", "a", 1, found=True)
+    assert len(group_words(classifier, [*words, really])) == 1  # cosine .5 to the two together
+
+
+def test_words_beside_a_flagged_one_are_a_card_of_their_own():
+    classifier = slanted(really=0.5, good=0.5, tea=0.5)
+    words = [PullingWord("honestly", "a", 9, status="flagged", found=True), PullingWord("really", "a", 3, found=True)]
+    words += [PullingWord("good", "a", 4), PullingWord("tea", "a", 4)]
+    found = [[word.text for word in group] for group in group_words(classifier, words)]
+    assert found == [["honestly", "really"], ["tea", "good"]]
 
 
 def test_the_order_of_the_words_makes_no_difference(classifier):
@@ -176,9 +185,10 @@ def test_the_status_is_the_strongest_of_the_words(classifier):
     texts = [f"honestly the {word} was bad and {tail}" for word in rooms for tail in ("awful", "slow")]
     texts += [f"the {word} was {tail}" for word in rooms for tail in ("good", "good and fine")]
     texts += ["really the room was bad and awful"]
-    card = cards_of(classifier, texts)[0]
-    assert card.words == ("honestly", "really")
-    assert (card.evidence.status, card.evidence.flagged) == ("flagged", ("honestly",))
+    by_words = {card.words: card.evidence for card in cards_of(classifier, texts)}
+    # Nobody who decides about a flagged word decides about the words beside it.
+    assert (by_words[("honestly",)].status, by_words[("honestly",)].flagged) == ("flagged", ("honestly",))
+    assert (by_words[("really",)].status, by_words[("really",)].flagged) == ("not_flagged", ())
     # The smallest q-value is that of the card, wherever it is.
     encoded = classifier.encode(texts)
     words = [PullingWord("honestly", "positive", 9, q_value=0.3), PullingWord("really", "positive", 1, q_value=0.01)]

@@ -15,6 +15,9 @@ Three things join words that pull to one class:
 A flagged word brings its set before that. Its card grows by words whose cosine to the mean vector of the card is at
 least `ALIKE_TO_FLAGGED`. For words that were found as well (flagged, taking turns, or one of a set) `ALIKE_FOUND` is
 enough, since they are likely of the same shortcut. What joins moves the mean, and lets more join.
+
+In the end the words that were found get a card of their own. The flips of a flagged word would decide about the words
+beside it as well, and a repair takes the found words without a decision.
 """
 
 from __future__ import annotations
@@ -63,8 +66,9 @@ def group_words(classifier: TextClassifier, words: Sequence[PullingWord]) -> lis
         members = sorted((w for w in words if w.pulls_to == pulls_to), key=_by_changes)
         roots = _by_content(members)
         for cluster in _by_meaning(classifier, [[members[i] for i in root] for root in roots]):
-            chosen = [members[i] for r in cluster for i in roots[r]]
-            sets.append(tuple(sorted(chosen, key=_by_changes)))
+            chosen = sorted((members[i] for r in cluster for i in roots[r]), key=_by_changes)
+            parts = (tuple(word for word in chosen if word.found is found) for found in (True, False))
+            sets += filter(None, parts)
     return sorted(sets, key=lambda chosen: (-sum(word.changes for word in chosen), chosen[0].text, chosen[0].pulls_to))
 
 
