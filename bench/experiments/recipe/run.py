@@ -31,7 +31,8 @@ from shortcut_bench.datasets import LabelledTexts
 from shortcut_bench.standalone import grow, settings_cases, settings_parser
 from shortcut_guardrail import NothingToRepairError, ShortcutGuardrail
 from shortcut_guardrail.audit import AuditReport
-from shortcut_guardrail.decisions import Answer, Answers, Decision, Decisions, Question, Questions, decide
+from shortcut_guardrail.decisions import Answer, Answers, Decision, Decisions, Questions, decide
+from shortcut_guardrail.decisions.drawing import Question
 from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
 from shortcut_guardrail.saving.record import library_versions
 
