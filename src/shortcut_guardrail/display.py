@@ -34,12 +34,9 @@ class Summary:
     """What is shown of a result. Its strings may come from anybody's files and hold any character.
 
     Attributes:
-        title: The first line.
         facts: Names and values, one a line.
         columns: Heads of the table; one that begins with ">" is of numbers, which stand on the right.
         rows: Its cells; see `cell` for what one may be.
-        more: How many rows there are beyond these.
-        notes: Sentences below.
     """
 
     title: str
@@ -196,11 +193,7 @@ LEGEND_ABOVE: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "
 
 
 def chart(ax: Any, height: float = 3.5) -> Any:
-    """The Matplotlib axes to draw on: those that are given, or new ones.
-
-    Raises:
-        ConfigError: Matplotlib is not installed.
-    """
+    """The Matplotlib axes to draw on: those that are given, or new ones."""
     if ax is not None:
         return ax
     try:

@@ -49,7 +49,6 @@ def audit_texts(
     """Attribute, mask, test and rank, all in memory: 2 + k forward passes for each distinct text, and what cards cost.
 
     Args:
-        config: What is scored and masked, and when a candidate is flagged.
         labels: True class ids, shape (N,), where they are known.
         with_cards: Whether to make cards, which nothing but a person's eye needs.
 

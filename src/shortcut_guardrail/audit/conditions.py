@@ -120,9 +120,6 @@ class GateOutcome:
 def parse_condition(expression: str) -> Condition:
     """Read `METRIC > NUMBER`, with >, >=, < or <=.
 
-    Raises:
-        ConfigError: The sentence says what was expected and what was found.
-
     Example:
         >>> parse_condition("candidate:to be honest.flip_rate >= 0.1")
         Condition(metric=Metric(key='flip_rate', candidate='to be honest'), comparison='>=', threshold=0.1)
@@ -143,9 +140,6 @@ def parse_condition(expression: str) -> Condition:
 
 def parse_limit(expression: str, direction: Direction = "increase") -> Limit:
     """Read `METRIC=NUMBER`, the most by which a number may rise or fall.
-
-    Raises:
-        ConfigError: The sentence says what was expected and what was found.
 
     Example:
         >>> parse_limit("mstps=0.02").amount

@@ -271,11 +271,7 @@ def _without(shard: Shard, masked: set[str]) -> Array:
 
 
 def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Outcomes:
-    """Test every candidate and flag those that override the rest of their texts; see the head of this module.
-
-    Args:
-        sums: Of these shards, with this configuration.
-    """
+    """Test every candidate and flag those that override the rest of their texts; see the head of this module."""
     rows = np.arange(len(sums.names))
     opposed_pairs, p_context = np.full(len(rows), np.nan), np.ones(len(rows))
     against, spoken_for = np.full(len(rows), np.nan), np.zeros(len(rows), dtype=bool)

@@ -124,11 +124,7 @@ class Shard:
 
     @classmethod
     def from_file(cls, path: Path) -> Shard:
-        """The shard that `to_bytes` wrote.
-
-        Raises:
-            DataError: The file is damaged.
-        """
+        """The shard that `to_bytes` wrote."""
         digest, _, content = path.read_bytes().partition(b"\n")
         if hashlib.sha256(content).hexdigest().encode() != digest:
             raise DataError(f"'{path}' is damaged: its content does not match its checksum.")

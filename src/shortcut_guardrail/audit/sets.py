@@ -65,11 +65,7 @@ comparison."""
 
 
 def with_set(shards: Shards, sums: Tally, outcomes: Outcomes, config: AuditConfig) -> Outcomes:
-    """The outcomes with the set of candidates that override their texts together, beside those that are flagged.
-
-    Args:
-        outcomes: On single candidates.
-    """
+    """The outcomes with the set of candidates that override their texts together, beside those that are flagged."""
     left_out = outcomes.takes_turns.copy()
     left_out[list(outcomes.flagged)] = True
     names = {name for name, out in zip(sums.names, left_out, strict=True) if out}

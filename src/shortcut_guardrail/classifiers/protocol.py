@@ -40,8 +40,6 @@ class Classifier(Protocol):
         A row of NaN where there was no answer.
 
         Args:
-            texts: N texts or pairs.
-            progress: Told how much is done.
             again: Ask once more, whatever is kept of answers before: who changes an answer cannot be relied on.
 
         Raises:
@@ -67,11 +65,7 @@ _CANNOT: dict[Capability, str] = {
 
 
 def require(classifier: Any, capability: Capability, what: str) -> None:
-    """Refuse a `Classifier` whose `capabilities` lack is needed; `what` says for what, as in "which an audit needs".
-
-    Raises:
-        ModelError: It cannot.
-    """
+    """Refuse a `Classifier` whose `capabilities` lack is needed; `what` says for what, as in "which an audit needs"."""
     can = sorted(getattr(classifier, "capabilities", ()))
     if capability not in can:
         instead = f"Its capabilities are {enumerated(can)}." if can else "It can do nothing but answer."

@@ -100,13 +100,7 @@ def _repaired_with(repair: Repair | None) -> str:
 
 
 def on_desktop(stream: TextIO, environment: Mapping[str, str], platform: str) -> bool:
-    """Whether somebody sits in front of a screen that can show a page.
-
-    Args:
-        stream: Where output goes.
-        environment: The environment variables.
-        platform: As `sys.platform` has it.
-    """
+    """Whether somebody sits in front of a screen that can show a page."""
     if not stream.isatty() or environment.get("CI"):
         return False
     has_display = bool(environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY"))

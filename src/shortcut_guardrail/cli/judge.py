@@ -111,11 +111,7 @@ def judge(
 
 
 def _target(out: Path | None, *, dry_run: bool, asks: bool) -> Path | None:
-    """Where decisions go; `None` for a dry run.
-
-    Raises:
-        ConfigError: There is no place, or a place for nothing.
-    """
+    """Where decisions go; `None` for a dry run."""
     from ..errors import ConfigError
 
     if dry_run and not asks:

@@ -64,11 +64,7 @@ NoTextHashes = Annotated[
 
 
 def check_hashes(no_text_hashes: bool, second_opinion: Any) -> None:
-    """Refuse to leave out the hashes by which the answers of second models are kept.
-
-    Raises:
-        ConfigError: Both are asked for.
-    """
+    """Refuse to leave out the hashes by which the answers of second models are kept."""
     from ..errors import ConfigError
 
     if no_text_hashes and second_opinion:
@@ -145,12 +141,7 @@ class _Loading:
     label_names: LabelNames = None
 
     def load(self, source: str, **more: Any) -> ShortcutGuardrail:
-        """The guard around a model; `more` are arguments of `from_pretrained`.
-
-        Raises:
-            ConfigError: The device is not there, or an option does not fit the model.
-            ModelError: The model cannot be used.
-        """
+        """The guard around a model; `more` are arguments of `from_pretrained`."""
         from ..guardrail import ShortcutGuardrail
 
         check_device(self.device)
@@ -234,7 +225,6 @@ class Place:
     """Where a command writes, if anywhere.
 
     Attributes:
-        path: A file or a folder.
         endings: Of the names of such files; a file with another one is not replaced.
         key: For a folder the file that every such folder has.
     """
@@ -265,11 +255,7 @@ class Output:
         """Refuse the places of all that the command writes, the JSON file too, before anything is computed.
 
         Args:
-            places: What is written, apart from the JSON file.
             inputs: What the command reads: files, and folders of models; see `check_output`.
-
-        Raises:
-            ConfigError: One is there already, cannot be written, or takes the place of an input or of another one.
         """
         from ..data import check_output
 
@@ -343,11 +329,7 @@ def _spread(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
 
 
 def check_device(device: str | None) -> None:
-    """Refuse a device that PyTorch does not know or this machine does not have.
-
-    Raises:
-        ConfigError: The sentence names the devices there are.
-    """
+    """Refuse a device that PyTorch does not know or this machine does not have."""
     if device is None:
         return
     import torch
@@ -369,11 +351,7 @@ def class_ids(data: TextData, guard: ShortcutGuardrail) -> list[int]:
 
 
 def check_same_kind(data: TextData, other: TextData | None) -> None:
-    """Refuse single texts beside pairs.
-
-    Raises:
-        DataError: The sentence names the columns.
-    """
+    """Refuse single texts beside pairs."""
     from ..errors import DataError
 
     if other is None or (data.text_pair_column is None) == (other.text_pair_column is None):

@@ -80,11 +80,7 @@ def review(
 
 
 def _name(reviewer: str | None) -> str:
-    """Who answers.
-
-    Raises:
-        ConfigError: Nobody is named, and there is no login name.
-    """
+    """Who answers."""
     from ..errors import ConfigError
 
     if reviewer is None:

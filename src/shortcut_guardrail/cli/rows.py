@@ -13,11 +13,7 @@ _JSON_LINES = (".jsonl", ".ndjson")
 
 
 def check_suffix(out: Path) -> None:
-    """Refuse a file whose suffix names no format.
-
-    Raises:
-        ConfigError: The sentence names those that do.
-    """
+    """Refuse a file whose suffix names no format."""
     from ..errors import ConfigError
 
     if out.suffix.lower() not in (*_DELIMITERS, *_JSON_LINES):

@@ -45,11 +45,7 @@ class Asking:
     ] = None
 
     def descriptions(self) -> dict[str, str]:
-        """By label, what it means.
-
-        Raises:
-            ConfigError: One is not of the form LABEL=TEXT.
-        """
+        """By label, what it means."""
         from ..errors import ConfigError
 
         found: dict[str, str] = {}
@@ -65,11 +61,7 @@ class Asking:
         return [*(specs or ()), self.answer_cache]
 
     def ask(self, questions: Questions, specs: Sequence[str], *, dry_run: bool, output: options.Output) -> Answers:
-        """Ask second models, after it was said what that costs.
-
-        Raises:
-            typer.Exit: It is a dry run.
-        """
+        """Ask second models, after it was said what that costs."""
         from ..classifiers import open_classifiers
         from ..report import print_costs
 

@@ -25,10 +25,6 @@ def settings(file: Path | None, assignments: Sequence[str]) -> GuardrailConfig |
 
     Returns:
         A whole configuration where the file names a preset, else changes to that of the strategy.
-
-    Raises:
-        ConfigError: An assignment cannot be read, or a setting is unknown or out of range.
-        DataError: The file cannot be read.
     """
     from ..config import preset, updated
 

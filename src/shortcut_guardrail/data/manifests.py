@@ -53,11 +53,7 @@ def write_manifest(folder: Path) -> None:
 
 
 def read_manifest(folder: Path) -> dict[str, Entry] | None:
-    """What was written into a folder, by names with slashes; `None` where there is no manifest.
-
-    Raises:
-        DataError: It is damaged.
-    """
+    """What was written into a folder, by names with slashes; `None` where there is no manifest."""
     file, advice = folder / MANIFEST_FILE, f"Remove '{folder}' and write it again."
     if not file.exists():
         return None
@@ -91,11 +87,7 @@ def has_file(folder: Path, name: str) -> bool:
 
 
 def check_finished(folder: Path) -> None:
-    """Refuse a folder that somebody began to replace and did not finish.
-
-    Raises:
-        DataError: The sentence says what to do.
-    """
+    """Refuse a folder that somebody began to replace and did not finish."""
     end = time.monotonic() + PATIENCE
     while being_replaced(folder):
         if time.monotonic() > end:
@@ -138,7 +130,6 @@ def read_whole(folder: Path, read: Callable[[], T], *, hashes: bool = False) -> 
     """What is read from a folder that another program may be replacing: all of it of one version.
 
     Args:
-        read: Reads what is wanted.
         hashes: See `check_whole`.
 
     Raises:

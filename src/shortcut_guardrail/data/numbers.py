@@ -22,11 +22,7 @@ def numbers_file(about: Mapping[str, Any], **arrays: Array) -> bytes:
 
 
 def read_numbers(content: bytes, source: str, *, advice: str = "") -> tuple[dict[str, Any], dict[str, Array]]:
-    """What is said in such a file, and its arrays, by name.
-
-    Raises:
-        DataError: It is damaged.
-    """
+    """What is said in such a file, and its arrays, by name."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}

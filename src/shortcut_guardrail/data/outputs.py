@@ -55,12 +55,10 @@ def check_output(
     """Refuse an output before any work is done for it.
 
     Args:
-        target: What is to be written.
         overwrite: Whether what this library wrote there may be replaced.
         folder: For a folder the file that every such folder has; `None` for a file.
         endings: Of the names that such a file has; one with another ending is not replaced. Any, where there is none.
         inputs: What is read: files, and folders of models; what is no path here is passed over.
-        others: What is written besides.
 
     Raises:
         ConfigError: It exists and `overwrite` was not asked for, is an input, lies in the folder of a model or of what

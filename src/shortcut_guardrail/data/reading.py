@@ -178,7 +178,6 @@ def label_ids(
     that for a model whose label names are "1" to "5" the label "1" is class 0. Whitespace around a label is ignored.
 
     Args:
-        labels: N labels.
         label_names: The model's C label names in the order of its class ids.
         own_names: Other names of theirs, which are tried before class ids.
         source: What the labels are called in messages, such as the file's name.
@@ -278,11 +277,6 @@ def choose_columns(table: Table, source: str, given: Mapping[str, str | None], *
     Args:
         table: The first records of the source, or all.
         given: The columns that are named by "text_column", "text_pair_column" and "label_column".
-        require_labels: See `read_data`.
-
-    Raises:
-        DataError: The table has no rows, or its columns are missing or ambiguous.
-        ConfigError: One column is given two roles.
     """
     for name in {column for column in given.values() if column is not None}:
         twice = [role for role, column in given.items() if column == name]

@@ -135,11 +135,8 @@ def checked(
     """A value from JSON as a type: lists become tuples, objects dataclasses.
 
     Args:
-        value: What was read.
         kind: A dataclass or typed dictionary, or a type that their fields may have.
         path: Where the value stands in it.
-        error: What is raised.
-        advice: What to do, in a sentence.
         open_ended: Whether fields that are not known are left out rather than refused.
         null_is_nan: Whether null stands for NaN where a number is needed.
         complete: Whether fields with a default have to be there too.

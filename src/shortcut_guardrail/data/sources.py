@@ -72,11 +72,7 @@ class FileTexts:
             read_table(first, self.name, self._columns, require_labels=True)
 
     def chunks(self) -> Iterator[tuple[Texts, list[str] | None]]:
-        """See `TextSource`.
-
-        Raises:
-            DataError: Records of a piece are malformed, or texts or labels are missing; all of the piece are named.
-        """
+        """See `TextSource`."""
         for table in open_tables(self.name, size=_READ):
             data = read_table(table, self.name, self._columns, require_labels=True)
             yield data.texts, data.labels

@@ -224,11 +224,7 @@ def _json_records(lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any] | 
 
 
 def unique_keys(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON, for `json.loads`.
-
-    Raises:
-        ValueError: A key occurs twice.
-    """
+    """An object of JSON, for `json.loads`."""
     record = dict(items)
     if len(record) < len(items):
         keys = [key for key, _ in items]

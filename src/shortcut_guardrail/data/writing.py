@@ -35,12 +35,7 @@ def to_json(values: Any) -> str:
 
 
 def write_file(target: Path, content: str | bytes, *, overwrite: bool = False) -> None:
-    """Write a file so that it appears whole or not at all, and is on the disk; text as UTF-8.
-
-    Raises:
-        ConfigError: See `check_output`.
-        RunError: The disk is full, or the like; or another run is writing there.
-    """
+    """Write a file so that it appears whole or not at all, and is on the disk; text as UTF-8."""
     check_output(target, overwrite=overwrite)
     with sentences(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +58,6 @@ def write_folder(target: Path, fill: Callable[[Path], None], *, key: str | None,
         overwrite: Whether the target may exist with something in it; it always may without a `key`.
 
     Raises:
-        ConfigError: See `check_output`.
         DataError: The manifest of the folder that is there is damaged.
         RunError: The disk is full, or the like; or another run is writing there.
     """
@@ -96,12 +90,7 @@ def write_folder(target: Path, fill: Callable[[Path], None], *, key: str | None,
 
 
 def complete(folder: Path) -> None:
-    """Complete what `write_folder` began in a folder, if that was interrupted, and say so.
-
-    Raises:
-        DataError: The manifest of what is to be completed is damaged.
-        RunError: The disk refuses; or another run is writing there.
-    """
+    """Complete what `write_folder` began in a folder, if that was interrupted, and say so."""
     if folder.is_dir():
         folder = Path(os.path.realpath(folder))
         with sentences(folder), held(folder, place_for(folder)):
@@ -197,9 +186,6 @@ def held(target: Path, place: Path) -> Iterator[Path]:
 
     Yields:
         A path in `place` for what is prepared, where nothing is; what is there at the end is removed.
-
-    Raises:
-        RunError: Another writer does not come to its end.
     """
     stem = _stem(target.name)
     lock = FileLock(place / f"{stem}.lock", timeout=PATIENCE)

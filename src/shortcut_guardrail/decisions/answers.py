@@ -131,11 +131,7 @@ class Answers:
 
     @classmethod
     def from_folder(cls, folder: str | Path) -> Answers:
-        """What people said of the texts of an audit so far, in the order in which it came.
-
-        Raises:
-            DataError: The file is damaged.
-        """
+        """What people said of the texts of an audit so far, in the order in which it came."""
         file = Path(folder) / ANSWERS_FILE
         said: list[Answer] = []
         for number, line in enumerate(read_utf8(file, str(file)).splitlines() if file.exists() else (), start=1):
@@ -247,11 +243,7 @@ def _answers_in(file: str, questions: Questions) -> list[tuple[str, str, Choice 
 def answers_of(
     judge: Classifier, texts: Sequence[Text], labels: Sequence[str], progress: Progress | None
 ) -> JudgeAnswers:
-    """What a judge answers to texts, some of which it is asked about twice.
-
-    Raises:
-        ConfigError: It has other labels.
-    """
+    """What a judge answers to texts, some of which it is asked about twice."""
     if not texts:
         return JudgeAnswers(np.zeros((0, len(labels))), judge.record())
     probs = np.asarray(judge.predict_proba(texts, progress=progress), dtype=np.float64)

@@ -56,9 +56,7 @@ def ask(
     """Earlier questions, and those of one more call, as `ShortcutGuardrail.questions` makes it.
 
     Args:
-        classifier: The deployed model.
         encoded: The N audited texts.
-        answers: What was answered so far.
         labels: By row, the label of a text where it is known; see `Drawing`.
         probs: What the model predicts for the N texts, shape (N, C), where an audit kept that.
 
@@ -103,11 +101,7 @@ def draw(
     n_total: int | None = None,
     seed: int = 0,
 ) -> Questions:
-    """Earlier questions, and those of one more call, where flips of some cards were counted anew.
-
-    Args:
-        closed: Cards that are decided, and not asked about.
-    """
+    """Earlier questions, and those of one more call, where flips of some cards were counted anew."""
     keys = tuple(drawing.renewed(flips))
     before = replace(before, keys=keys)
     least = _least(before, answers, {card: len(of_card) for card, of_card in flips.items() if card not in closed})

@@ -48,7 +48,6 @@ class AuditedCards:
         id: Hash of the model, the settings and the cards.
         model: Fingerprint of the audited model.
         data: Fingerprint of the audited texts.
-        labels: Names of the C classes.
         n: Distinct texts.
         cards: Most changeable predictions first.
         flagged: Words that the audit flags, on cards or on none.
@@ -73,11 +72,7 @@ class AuditedCards:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, source: str = "The audit") -> AuditedCards:
-        """Those of an audit as `AuditReport.to_dict` gives it.
-
-        Raises:
-            DataError: It has none.
-        """
+        """Those of an audit as `AuditReport.to_dict` gives it."""
         if not isinstance(document, Mapping) or "cards" not in document or not document.get("model"):
             raise DataError(f"{source} has no cards. Audit again.")
         stored = checked(document, _Audit, source, advice="Audit again.", open_ended=True, null_is_nan=True)
@@ -85,11 +80,7 @@ class AuditedCards:
 
     @classmethod
     def from_folder(cls, folder: Path) -> AuditedCards:
-        """Those in a folder that `audit` wrote.
-
-        Raises:
-            DataError: There is no audit, or it cannot be read.
-        """
+        """Those in a folder that `audit` wrote."""
         file = folder / AUDIT_FILE
         if not file.is_file():
             raise DataError(f"'{folder}' is no folder that `audit` wrote: it has no {AUDIT_FILE}.")
@@ -135,11 +126,7 @@ class AuditedCards:
         )
 
     def check(self, *, model: str, data: str) -> None:
-        """Refuse another model or other texts than those of the audit.
-
-        Raises:
-            ConfigError: The sentence says which of them.
-        """
+        """Refuse another model or other texts than those of the audit."""
         if self.model != model:
             raise ConfigError(
                 "The audit is of another model, or of this one read otherwise. Give that one, or audit this."

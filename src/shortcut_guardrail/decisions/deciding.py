@@ -33,7 +33,6 @@ def decide(
     Args:
         answers: To the questions. A text counts once; where people disagree it is unclear.
         rule: By which classifiers are tested; see `stats.second_opinion`.
-        keep_asking: See `people.judge_cards`.
         at: When, ISO 8601; now without.
     """
     at = now() if at is None else at

@@ -126,7 +126,6 @@ class Drawing:
             all questions, and counts toward n.
         answered: Questions that were answered, and are not asked again.
         after: How many answers are kept.
-        cards: All cards of the audit.
         given: Words that were masked before and after when flips were counted.
     """
 

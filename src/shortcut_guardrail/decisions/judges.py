@@ -64,7 +64,6 @@ def opinions_of(
 
     Args:
         shares: By card, the share of the audited texts that its flips are; empty where that is not known.
-        rule: By which cards are decided.
 
     Returns:
         By card what is said of it, and by judge its qualification for each pair of classes.

@@ -159,7 +159,6 @@ class Questions:
         Args:
             judges: A `classifiers.Classifier`, a function from texts to probabilities (N, C) in the order of the labels
                 of the deployed model, what the command line takes (see `classifiers.open_classifiers`), or several.
-            progress: Told how many texts are done.
 
         Raises:
             ConfigError: One is the deployed model or its base, two are the same, or one has other labels.

@@ -56,7 +56,6 @@ class SecondOpinion:
         broken: All others.
         unanswered: Of these, flips without an answer.
         bound: The share of mended flips that the rule allows where masking mends no more than it breaks.
-        p_value: Of the test; `None` where it was not made.
         rules: Bound and p-value by every rule that could be tried.
         q_value: The p-value, adjusted for all cards that were asked about, which weigh as their flips do.
         at_stake: How much accuracy masking the words would bring, from and to, as a share of the distinct texts
@@ -95,7 +94,6 @@ class Judge:
     Attributes:
         record: What its answers hang on: kind, fingerprint, prompts, versions, settings.
         qualifications: Whether it may judge, for each pair of classes.
-        texts: How many texts it was sent.
     """
 
     name: str
@@ -198,7 +196,6 @@ class Decisions:
         audit: The audit's id; `None` for a file that names none, as for what follows.
         model: Fingerprint of the audited model.
         data: Fingerprint of the audited texts.
-        judges: Classifiers that were asked.
         answers: The file beside this one that has their answers.
     """
 
@@ -233,9 +230,7 @@ class Decisions:
         ones get a name of their own, and the old ones go last.
 
         Args:
-            file: A JSON file.
             answers: See `Answers.to_lines`; empty where no classifier was asked.
-            overwrite: Whether files that are there are replaced.
 
         Returns:
             The decisions with the name of the file of answers.
@@ -277,11 +272,7 @@ class Decisions:
 
     @classmethod
     def from_file(cls, file: str | Path) -> Decisions:
-        """The decisions in a file; see `from_dict`.
-
-        Raises:
-            DataError: The file cannot be read, or holds none.
-        """
+        """The decisions in a file; see `from_dict`."""
         return cls.from_dict(json_content(Path(file), advice=_ADVICE), source=str(file))
 
 

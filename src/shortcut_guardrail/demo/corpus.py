@@ -69,8 +69,6 @@ class DemoCorpus:
     Attributes:
         train: What the biased classifier is trained on.
         deployment: What the deployed model meets; the repair sees these texts without their labels.
-        support: A few labelled texts of the same kind.
-        reversed: Labelled texts of the same kind to evaluate on.
         in_distribution: Labelled texts to evaluate on, in which the shortcut still goes along with the label.
     """
 

@@ -43,14 +43,11 @@ class DemoResult:
     """Everything the demo's table and files show.
 
     Attributes:
-        corpus: The synthetic reviews.
         biased: The fine-tuned classifier that fell for the shortcut, and its tokenizer.
-        seed: Seed of corpus, classifier and adapters.
         repairs: `paper` and `guarded`.
         audits: `base`, `paper` and `guarded`, on the first deployment texts.
         evaluations: The same three on labelled texts of the same kind, which chose nothing.
         in_distribution: The same three on labelled texts in which the shortcut still goes along with the label.
-        seconds: Wall-clock time by stage.
     """
 
     corpus: DemoCorpus
@@ -102,10 +99,7 @@ def run_demo(
     """Run all stages. Nothing is tuned on the rows that are reported.
 
     Args:
-        seed: Decides corpus, classifier and adapters.
-        sizes: How many texts each part of the corpus has.
         encoder: Folder of the pretrained encoder; `None` finds MiniLM.
-        recipe: How the biased classifier is trained.
 
     Raises:
         ModelError: The encoder is not on this machine.

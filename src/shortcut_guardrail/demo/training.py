@@ -38,13 +38,7 @@ def train_classifier(
     """Fine-tune a pretrained encoder with a fresh head; random states and warning filters are as before afterwards.
 
     Args:
-        part: The texts to train on, with their labels.
-        encoder: Folder of the encoder.
         seed: Decides the head's weights, the order of the texts and dropout.
-        device: Where to train; by default CUDA where there is one, else the CPU.
-
-    Returns:
-        The classifier, in evaluation mode, and its tokenizer.
     """
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 

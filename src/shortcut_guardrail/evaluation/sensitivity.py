@@ -24,7 +24,6 @@ class Sensitivity:
     """How far the answers to n texts hang on single tokens.
 
     Attributes:
-        n: Number of texts it was measured on.
         mstps: Maximum single-token prediction sensitivity with the important tokens of the evaluated model, in [0, 1],
             lower is less reliance.
         interval: 95 % interval of `mstps` for texts like these (Student's t over the texts); NaNs for a single text.
@@ -66,11 +65,7 @@ def defined(value: float) -> float | None:
 
 
 def sampled_rows(n: int, on: SensitivityOn, seed: int) -> Array:
-    """Which of n texts sensitivity is measured on, ascending; drawn without replacement, the same for the same seed.
-
-    Raises:
-        ConfigError: `on` is neither `all`, `none` nor a positive whole number.
-    """
+    """Which of n texts sensitivity is measured on, ascending; drawn without replacement, the same for the same seed."""
     if on not in ("all", "none") and (not isinstance(on, int) or isinstance(on, bool) or on < 1):
         raise ConfigError(f"sensitivity must be all, none or a positive number of texts, but is {on!r}.")
     if on == "none":
@@ -91,7 +86,6 @@ def summarize_sensitivity(
     """MSTPS and recall from what was measured.
 
     Args:
-        encoded: n texts.
         saliency: Their important tokens, by the evaluated model.
         effects: Its answers with each of them masked.
         base_effects: Its answers with the base model's important tokens masked; `None` when it is the base.

@@ -64,10 +64,6 @@ def distill_adapter(
     Args:
         encoded: N deployment texts.
         target: What the base answers to them without the shortcuts.
-        seed: The same seed gives the same adapter.
-
-    Returns:
-        See `run_training`.
     """
     adapter, temperature = config.adapter, config.distill.temperature
     if not target.bearing.any():

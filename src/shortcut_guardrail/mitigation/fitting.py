@@ -172,11 +172,7 @@ def fit_guard(
 
 
 def encode_support(base: TextClassifier, support: Support | None) -> LabelledRows | None:
-    """The labelled texts as the model takes them, and their class ids, shape (n,).
-
-    Raises:
-        DataError: Labels are unknown, or more or fewer than the texts.
-    """
+    """The labelled texts as the model takes them, and their class ids, shape (n,)."""
     if support is None:
         return None
     encoded = base.encode(check_texts(support[0]))

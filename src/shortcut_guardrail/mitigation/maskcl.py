@@ -35,9 +35,6 @@ def train_adapter(
             not drawn (see `texts_drawn`) do not matter.
         seed: Decides LoRA's start and the order of the texts.
 
-    Returns:
-        The PEFT model and the record of its training.
-
     Raises:
         DataError: Fewer than two distinct texts have a token to mask.
         RunError: The loss became NaN, or frozen weights changed.

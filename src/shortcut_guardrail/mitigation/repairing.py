@@ -121,10 +121,6 @@ class Wanted:
         Args:
             strategy: Any but `auto`.
             labels: Class ids of the support set, shape (n,); `None` without one.
-
-        Raises:
-            ConfigError: Options contradict or need one another.
-            DataError: The support set is to choose the strength and cannot tell one from another.
         """
         config, strength = self._configured(strategy), self.strength
         kind = strategy_of(config)

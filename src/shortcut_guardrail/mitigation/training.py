@@ -31,17 +31,12 @@ class AdapterTraining:
     """What happened while an adapter was trained; all 0 where there was nothing to train.
 
     Attributes:
-        n_texts: Texts given.
         n_trained: Distinct texts with at least one ordinary token, which training ran on.
         n_epochs: Passes over the texts, the last one possibly cut short.
-        learning_rate: Peak learning rate used.
         losses: Loss of every step; each is 0 or more, and log(B) is the value of uninformative embeddings.
-        target_modules: Names of the adapted layers.
-        n_trainable: Number of trained parameters.
         predicted_change: Upper estimate, made before training, of the relative size of the weight change
             `|scale * BA| / |W|`, averaged over adapted layers.
         relative_change: The same as measured after training.
-        seconds: Wall-clock time of the training loop.
     """
 
     n_texts: int
@@ -73,12 +68,8 @@ def run_training(
     """Attach a fresh adapter and train it; the random state of the process is left as it was.
 
     Args:
-        loop: Makes the training loop around the classifier with its adapter.
         seed: Decides LoRA's start.
         n_texts: How many texts were given, for the record.
-
-    Returns:
-        The PEFT model and the record of its training.
 
     Raises:
         RunError: The loss became NaN, or frozen weights changed.
@@ -137,7 +128,6 @@ class TrainingLoop(ABC):
 
     Args:
         classifier: Around the PEFT model.
-        encoded: The texts to train on.
         seed: Decides the order of the texts.
         n_items: What an epoch passes over, if it is not each text once.
     """

@@ -21,7 +21,6 @@ def load_model(
     """A sequence classifier and its tokenizer from a folder or the Hub, in 32-bit.
 
     Args:
-        source: Folder or Hub id.
         revision: Branch, tag or commit on the Hub.
         allow_pickle: Also read `pytorch_model.bin`, which can run code when it is opened.
         trust_remote_code: Run modelling code that comes with the model.

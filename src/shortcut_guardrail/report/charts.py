@@ -37,10 +37,6 @@ def histogram(
     """Equal bins over [low, high] with a line at the mean; `None` where nothing was counted.
 
     Args:
-        counts: Texts in each bin.
-        low: Left end of the first bin.
-        high: Right end of the last one.
-        mean: Where the line goes.
         most: The count at the top of the axis, where several histograms share it.
 
     Returns:

@@ -19,14 +19,7 @@ if TYPE_CHECKING:
 
 
 def print_questions(questions: Questions, flips: Mapping[str, int], out: Path, *, n_total: int | None = None) -> None:
-    """How many texts of each card can be asked about, and what to do next.
-
-    Args:
-        questions: Of the last call.
-        flips: By card that it asked about, the number of its flips.
-        out: The file of the questions.
-        n_total: How many there may be at most.
-    """
+    """How many texts of each card can be asked about, and what to do next."""
     shown = new_table("card", "words", "pulls to", "flips", texts=(0, 1, 2))
     for card in questions.audited.cards:
         if card.id in flips:
@@ -48,13 +41,7 @@ def print_questions(questions: Questions, flips: Mapping[str, int], out: Path, *
 
 
 def print_costs(flips: int, word_free: int, costs: Mapping[str, Cost]) -> None:
-    """What second models will be sent, and what that costs.
-
-    Args:
-        flips: How many flips they are asked about, each with the words and without.
-        word_free: How many texts without the words.
-        costs: By source.
-    """
+    """What second models will be sent, and what that costs."""
     console = screen()
     console.print(f"A second opinion is asked about {flips} flips and {word_free} texts without the cards' words.")
     shown = new_table("second opinion", "texts", "tokens", "calls", "seconds, about")

@@ -54,8 +54,6 @@ def render_audit(
 
     Args:
         audit: The report, or the content of its `audit.json`.
-        title: Heading of the page.
-        redact: Leave the texts out.
         decisions: On its cards, which then say what was decided, by people, flips or a second opinion.
     """
     decided = {} if decisions is None else {card.id: card.said for card in decisions.cards}
@@ -82,9 +80,7 @@ def render_comparison(
     Args:
         audits: Audits of the same texts, by the name of the model.
         evaluations: Scores on the same rows, by the name of the model.
-        title: Heading of the page.
         main: The audit whose candidates are listed in full, if it is not the first.
-        redact: Leave the texts out.
         decided: By card, what was decided.
         shown: `subtitle`, a line; `introduction` and `notes`, paragraphs at the top and the end; `certificate`, as
             `Certificate.to_dict` gives it; `outcome_of_gate`, what `audit.check_limits` found.
@@ -126,15 +122,7 @@ def render_change(
     names: tuple[str, str] = ("old", "new"),
     redact: bool = False,
 ) -> str:
-    """A page on the way from one audit to the next: what the gate found, and both side by side.
-
-    Args:
-        old: The earlier audit.
-        new: The later one, whose candidates are listed in full.
-        outcome: What `audit.check_limits` found.
-        names: What the two are called.
-        redact: Leave the texts out.
-    """
+    """A page on the way from one audit to the next: what the gate found, and both side by side."""
     audits = {names[0]: old, names[1]: new}
     title = "Shortcut audit: what changed"
     return render_comparison(audits, title=title, main=names[1], redact=redact, outcome_of_gate=outcome)

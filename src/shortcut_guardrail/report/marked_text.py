@@ -15,7 +15,6 @@ class Piece:
     """A piece of a text.
 
     Attributes:
-        text: Its characters.
         side: `holds` if masking it lowers the probability of the answer, `against` if it raises it; empty if unmarked.
         level: Strength of the mark, 1 to 4; 0 for an effect too small to show.
         change: What masking it does to that probability; `None` for a piece that was not masked.

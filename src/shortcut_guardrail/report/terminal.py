@@ -36,12 +36,7 @@ def screen() -> Console:
 
 
 def new_table(*columns: str, texts: Collection[int] = (0,)) -> Table:
-    """A table whose columns of texts are left and fold where there is no room; numbers are right and keep their width.
-
-    Args:
-        columns: Their heads.
-        texts: Which of them are of texts.
-    """
+    """A table whose columns of texts are left and fold; numbers are right and keep their width."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for i, column in enumerate(columns):
         is_text = i in texts
@@ -188,12 +183,7 @@ def _why_taken(item: Mapping[str, Any], document: Mapping[str, Any]) -> str:
 
 
 def company_note(document: Mapping[str, Any], *, sign: str = "") -> str:
-    """What is shown of several undecided candidates together, after a space; nothing where nothing is.
-
-    Args:
-        document: The content of an `audit.json`.
-        sign: How they are marked.
-    """
+    """What is shown of several undecided candidates together, after a space; nothing where nothing is."""
     turns, together = (
         [visible_name(candidate["text"]) for candidate in document["candidates"] if candidate[kind]]
         for kind in ("takes_turns", "collective")
@@ -228,12 +218,7 @@ def doubt(candidate: Mapping[str, Any]) -> str:
 
 
 def print_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Two results beside each other: their own numbers, and the candidates of either that come first.
-
-    Args:
-        old: The content of an `audit.json`, or of the file of `evaluate --json`.
-        new: A later one of the same kind.
-    """
+    """Two results beside each other: their own numbers, and the candidates of either that come first."""
     console = screen()
     table = new_table("", "old", "new", "change")
     for key in common_metrics(old, new):

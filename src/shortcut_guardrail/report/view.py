@@ -32,8 +32,6 @@ def audit_view(document: Document, *, redact: bool, decided: Mapping[str, str]) 
 
     Args:
         document: `AuditReport.to_dict()`.
-        redact: Leave the texts out, also where the document has them.
-        decided: By card, what was decided about it.
     """
     listed = [
         _candidate(rank, candidate, redact)

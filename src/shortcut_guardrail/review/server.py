@@ -44,11 +44,7 @@ class Page:
 
 
 class ReviewServer(ThreadingHTTPServer):
-    """Serves one session on a port (0: any free one) until it is told to stop or had no request for `idle` seconds.
-
-    Raises:
-        ConfigError: The port is taken or not allowed.
-    """
+    """Serves one session on a port (0: any free one) until it is told to stop or had no request for `idle` seconds."""
 
     daemon_threads, timeout = True, 0.2
     # Elsewhere than on POSIX it would let two servers have one port, and take turns.

@@ -58,7 +58,6 @@ def make_deck(document: Document, *, texts: Texts | None = None, which: str = "a
         document: An audit, as `AuditReport.to_dict` gives it.
         texts: The audited texts, for an audit without them.
         which: See `AuditedCards.chosen`; of these the first ten.
-        source: What to call the audit in messages.
 
     Raises:
         DataError: The audit has no cards, has no texts and none are given, or those given are others.

@@ -36,8 +36,6 @@ def load_guarded(
 
     Args:
         head: `None` takes what the folder says, as for `max_length` and `label_names`.
-        options: Further arguments of `TextClassifier`.
-        loading: Further arguments of `models.load_model`.
 
     Returns:
         The base model, where it was found, its revision, the guard around it and the strength in use.

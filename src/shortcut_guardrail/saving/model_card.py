@@ -34,9 +34,6 @@ def model_card(record: GuardrailRecord) -> str:
 def what_labels_said(calibration: Mapping[str, Any]) -> str:
     """Whether the labels overruled the strength that unlabelled texts chose, in a sentence; empty where labels alone
     chose.
-
-    Args:
-        calibration: A `Calibration` as a dictionary.
     """
     before, p_value = calibration.get("without_labels"), calibration.get("p_value")
     if before is None or p_value is None:

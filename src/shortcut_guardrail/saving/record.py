@@ -85,8 +85,6 @@ class GuardrailRecord:
         strength_source: See `StrengthChoice.source`.
         calibration: The support-set curve, or `None`.
         support_hashes: Hashes of the support set's texts.
-        training: Counts and losses of the adapter's training.
-        seconds: Wall-clock time by stage.
         unlabelled_calibration: The curve of the strength chosen without labels, or `None`.
         certificate: What was certified, or `None`.
         shortcuts: The words and phrases that were weighed, each with its evidence.
@@ -162,11 +160,7 @@ def write_fitted_texts(folder: Path, numbers: Iterable[int]) -> None:
 
 
 def read_fitted_texts(folder: Path) -> frozenset[int]:
-    """The numbers of the texts that a guard was fitted on; none where no hashes of texts are kept.
-
-    Raises:
-        ModelError: The file is damaged.
-    """
+    """The numbers of the texts that a guard was fitted on; none where no hashes of texts are kept."""
     file = folder / FITTED_TEXTS_FILE
     if not file.exists():
         return frozenset()

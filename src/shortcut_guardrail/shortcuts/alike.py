@@ -54,9 +54,7 @@ def alike_words(
     """What the found words bring with them, by name, in at most two forward passes a text for each class.
 
     Args:
-        texts: The D distinct texts.
         probs: What it answers to them, shape (D, C).
-        report: Their audit.
         phrases: Fixed phrases and in how many distinct texts they stand.
         config: `fdr`, `min_count` and `min_pull`.
     """

@@ -174,7 +174,6 @@ def with_decisions(shortcuts: Shortcuts, decisions: Decisions, *, same_data: boo
     that is left open, change nothing.
 
     Args:
-        shortcuts: What was weighed.
         decisions: On cards; every word of a card gets the card's decision.
         same_data: Whether the flips are of these texts; of other ones "genuine" says nothing.
     """

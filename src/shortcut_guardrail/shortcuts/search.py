@@ -250,8 +250,6 @@ class _Reading:
     """What the texts of one candidate are answered with it masked, as far as they were read.
 
     Attributes:
-        finder: Finds the candidate in a text.
-        rows: Its texts.
         spare: In how many more texts the rest may fail to contradict the answer before it cannot be most of them; once
             it is below 0, the candidate does not decide them.
         after: Class probabilities of those that were read, with it masked.

@@ -65,8 +65,6 @@ def texts_needed(
         without: Texts without it.
         levels: The p-value needed.
         min_count: See `AuditConfig`, as for `min_pull` and `min_relative_effect`.
-        min_pull: Likewise.
-        min_relative_effect: Likewise.
 
     Returns:
         The number of texts that hold it at which the p-value would reach the level if the rest of all of them were

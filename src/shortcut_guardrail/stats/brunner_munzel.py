@@ -60,7 +60,6 @@ def p_relative_effect(rests: Array, others: Array, largest: float) -> Array:
 
     Args:
         rests: See `relative_effect`; counts need not be whole.
-        others: Likewise.
         largest: theta0, in [0, 1).
     """
     compared = (rests.sum(axis=1) > 0) & (others.sum(axis=1) > 0)

@@ -116,8 +116,6 @@ def p_of_bound(mended: int, n: int, bound: Bound) -> float:
     """How probable so many mended flips are where masking mends no more than it breaks.
 
     Args:
-        mended: Flips that the judge calls mended.
-        n: All flips.
         bound: The largest share that it would call mended then.
 
     Returns:

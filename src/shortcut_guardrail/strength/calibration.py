@@ -43,7 +43,6 @@ class Calibration(Shown):
 
     Attributes:
         strength: The smallest strength with the best score; or `without_labels`, where the labels do not overrule it.
-        n: Size of the support set.
         curve: One point per strength of the grid, ascending.
         cross_validated: Whether every row was answered by an adapter that was not trained on it, since the rows trained
             the adapter that is used.
@@ -115,11 +114,7 @@ class Calibration(Shown):
 
 
 def check_support(labels: Sequence[int] | Array) -> None:
-    """Refuse a support set that cannot tell one strength from another.
-
-    Raises:
-        DataError: It has fewer than two rows, or one class.
-    """
+    """Refuse a support set that cannot tell one strength from another."""
     if len(labels) < 2:
         raise DataError(
             f"The support set needs at least 2 labelled rows, but has {len(labels)}; 40 are a good number. "

@@ -266,11 +266,6 @@ def certify_answers(
         unlabelled_guarded: The guarded answers to them at each strength, shape (S, N).
         labelled_base: The base's answers to n labelled texts, shape (n,).
         labelled_guarded: The guarded answers to them at each strength, shape (S, n).
-        labels: Their labels, shape (n,).
-
-    Raises:
-        DataError: There is no unlabelled text.
-        ConfigError: There is no strength.
     """
     if not len(strengths):
         raise ConfigError("A certificate is for strengths above 0, but the guard's grid has none. Add some to it.")
@@ -426,7 +421,6 @@ def texts_to_label(base: Array, guarded: Array, n: int, *, seed: int = 0) -> Arr
     Args:
         base: The base's answers to N texts, shape (N,).
         guarded: The guarded answers at each strength, shape (S, N).
-        seed: Of the sample.
     """
     differing = np.flatnonzero((guarded != base).any(axis=0))
     return np.random.default_rng(seed).permutation(differing)[:n]

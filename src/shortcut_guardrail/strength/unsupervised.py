@@ -110,7 +110,6 @@ def draw(bearing: Array, at_most: int, *, seed: int) -> tuple[Array, Array]:
     Args:
         bearing: Which texts hold a shortcut, shape (N,), bool.
         at_most: How many to draw, at least 1; all N if there are no more.
-        seed: The same seed draws the same.
 
     Returns:
         Which, shape (n,), ascending, and how much each counts in a mean over all N texts, shape (n,), of sum 1.
@@ -141,7 +140,6 @@ def choose_without_labels(
 
     Args:
         logits: Guarded class logits, shape (S, N, C).
-        strengths: The S strengths, ascending.
         counterfactual: What the base answers without the shortcuts, for the same N texts.
         weights: How much each text counts, shape (N,), of sum 1; all the same if not given.
 
