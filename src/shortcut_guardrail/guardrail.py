@@ -528,7 +528,7 @@ class ShortcutGuardrail(Shown):
             keep: Words and phrases that are none.
             decisions: On cards of an audit of this model, or their file; see docs/howto/decide.md.
             report: What `audit` gave for these texts and the base model, or the folder that the command wrote: what it
-                flagged is what is taken, and nothing is measured again.
+                flagged is what is taken, and nothing is measured again. Names of its classes hold on.
             config: A whole configuration, whose strategy `auto` takes, or changes to the strategy's preset.
 
         Raises:
@@ -537,6 +537,8 @@ class ShortcutGuardrail(Shown):
         """
         progress = shown_progress(progress)
         report = None if report is None else self.audited(report, texts)
+        if report is not None and self.label_names == self._base.own_label_names:
+            self._base = self._base.named(report.label_names)
         self._fitted, repair = repair_model(
             self._base,
             self._encode(texts, progress, report),

@@ -57,6 +57,21 @@ def test_an_audit_made_without_names_gets_them_later(run, data, tmp_path, monkey
     out, _ = run("judge", audit, answer(flips, "displeased"), "--reviewer", "anna", "--out", decided)
     assert "neutralise (shortcut here)" in out
     assert json.loads(decided.read_text())["cards"][0]["pulls_to"] == "pleased"
+    # A guard of that audit has them too.
+    run(
+        "fit",
+        "model",
+        *of_texts,
+        "--audit",
+        audit,
+        "--shortcut",
+        "honestly",
+        "--strategy",
+        "mask",
+        "--out",
+        tmp_path / "g",
+    )
+    assert json.loads((tmp_path / "g" / "guardrail.json").read_text())["label_names"] == ["displeased", "pleased"]
     # And may be changed: questions that were asked before are read in the new ones.
     run("judge", audit, flips, "--reviewer", "anna", "--label-names", "0=sad,1=glad", "--out", decided, "--overwrite")
     assert json.loads(decided.read_text())["cards"][0]["pulls_to"] == "glad"

@@ -156,19 +156,25 @@ def test_fit_goes_the_whole_way(run, data, tmp_path, monkeypatch):
     monkeypatch.setattr("shortcut_guardrail.decisions.AuditedCards.chosen", lambda self, _: self.cards)
     options = ("--second-opinion", "my_judges:sound", "--text-column", "text", "--strategy", "mask")
     options += ("--set", "shortcuts.unit=word")
-    seeds, questions = [], ShortcutGuardrail.questions
-    spy = lambda *given, seed, **more: seeds.append(seed) or questions(*given, seed=seed, **more)  # noqa: E731
+    taken, questions = [], ShortcutGuardrail.questions
+
+    def spy(*given, **more):
+        taken.append((more["seed"], more["shortcuts"], more["decisions"]))
+        return questions(*given, **more)
+
     monkeypatch.setattr(ShortcutGuardrail, "questions", spy)
     shown, _ = run("fit", "model", data, *options, "--seed", 3, "--out", tmp_path / "g")
     assert "A second opinion is asked about" in shown
-    assert seeds == [3]
+    assert taken == [(3, [], None)]
     decisions = Decisions.from_file(tmp_path / "g" / "decisions.json")
     (honestly,) = [card for card in decisions.cards if "honestly" in card.words]
     assert honestly.source == "machine"
     assert (tmp_path / "g" / str(decisions.answers)).is_file()
     assert reasons_in(tmp_path / "g")["honestly"] == "second opinion"
-    # A dry run asks nothing.
-    shown, _ = run("fit", "model", data, *options, "--dry-run")
+    # A dry run asks nothing. Flips are counted given what people decided and named.
+    given = ("--decisions", tmp_path / "g" / "decisions.json", "--shortcut", "soup")
+    shown, _ = run("fit", "model", data, *options, *given, "--dry-run")
+    assert taken[1][1:] == (["soup"], decisions)
     assert "A second opinion is asked about" in shown
     assert "Strategy" not in shown
 

@@ -17,6 +17,8 @@ from .second_opinion import Asking, with_answers
 from .settings import settings, strategy_of_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..audit import AuditReport
     from ..data import TextData, Texts
     from ..decisions import Answers, Decisions
@@ -154,8 +156,9 @@ def fit(
             places = (audit_of(decided, decisions), own)
             report = _audited(guard, texts.texts, plan, *places, hashes=not no_text_hashes, output=output)
         if second_opinion and report is not None:
+            taken = {"decisions": decided, "shortcuts": wanted.shortcuts}
             decided, answers = _consult(
-                guard, report, texts.texts, second_opinion, asking, decided, dry_run=dry_run, output=output, seed=seed
+                guard, report, texts.texts, second_opinion, asking, taken, dry_run=dry_run, output=output, seed=seed
             )
         with output.progress(quiet=own_rank() > 0) as progress:
             asks: dict[str, Any] = {"decisions": decided, "report": report, "progress": progress}
@@ -226,13 +229,16 @@ def _consult(
     texts: Texts,
     specs: list[str],
     asking: Asking,
-    people: Decisions | None,
+    taken: Mapping[str, Any],
     *,
     dry_run: bool,
     output: options.Output,
     seed: int,
 ) -> tuple[Decisions, Answers]:
     """Ask second models about an audit, and show what they say, what people decided over it.
+
+    Args:
+        taken: The `decisions` of people, if any, and words that are `shortcuts`. Flips are counted given them.
 
     Raises:
         typer.Exit: It is a dry run, and what it costs was said.
@@ -243,9 +249,9 @@ def _consult(
 
     check_alone("--second-opinion")
     with output.progress() as progress:
-        questions = guard.questions(report, texts, strength=0, seed=seed, progress=progress)
+        questions = guard.questions(report, texts, strength=0, seed=seed, progress=progress, **taken)
     answers = asking.ask(questions, specs, dry_run=dry_run, output=output)
-    decisions = decide(questions, replace(answers, earlier=people or answers.earlier), rule=asking.rule)
+    decisions = decide(questions, replace(answers, earlier=taken["decisions"] or answers.earlier), rule=asking.rule)
     if output.speaks:
         print_decisions(decisions)
     return decisions, answers
