@@ -328,7 +328,9 @@ def test_a_phone(serve):
 def test_axe_finds_nothing(serve, tmp_path, dark, size):
     audit = to_review(3)
     deck = make_deck(audit.to_dict())
-    second = {"id": deck.cards[0].id, "words": ["w0", "w0s"], "machine": "gemma", "asked": 9, "mended": 7, "broken": 2}
+    opinion = {"judges": ["gemma"], "rule": "agreement", "mended": 7, "broken": 2, "unanswered": 0, "outcome": "open"}
+    opinion |= {"bound": 0.6, "p_value": 0.2, "reason": "Not clearly more."}
+    second = {"id": deck.cards[0].id, "words": ["w0", "w0s"], "second_opinion": opinion}
     (tmp_path / "d.json").write_text(json.dumps({"audit": deck.audited.id, "cards": [second]}))
     ben = session_of(audit, tmp_path / "d.json", "ben")
     for one in ben.deck.cards:

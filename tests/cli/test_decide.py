@@ -180,9 +180,7 @@ def test_a_decided_card_is_not_asked_about_again_and_a_total_is_a_total(run, ask
     assert "--n-total 0 decides no card, since that takes at least 8 answers. Give more, or leave" in err
 
 
-def test_answers_of_a_machine_are_not_kept_and_damaged_ones_stop_the_judge(run, audited, asked, tmp_path):
-    run("judge", audited, answer(asked), "--machine", "gemma", "--out", tmp_path / "d.json")
-    assert not (audited / "answers.jsonl").exists()
+def test_damaged_answers_stop_the_judge(run, audited, asked, tmp_path):
     (audited / "answers.jsonl").write_text("{")
     options = ("--reviewer", "anna", "--out", tmp_path / "d.json", "--overwrite")
     assert "answers.jsonl, line 1: this is no answer" in run("judge", audited, asked, *options, status=2)[1]
@@ -232,17 +230,9 @@ def test_reviewers_who_disagree_leave_a_card_open(run, audited, asked, tmp_path)
     assert "decision" not in card
 
 
-def test_a_machine_is_counted_and_decides_nothing(run, audited, asked, tmp_path):
-    out, _ = run("judge", audited, answer(asked), "--machine", "gemma", "--out", tmp_path / "d.json")
-    assert "decide nothing" in out
-    card = decided(tmp_path / "d.json")
-    assert (card["mended"], card["outcome"], card["machine"], "decision" in card) == (8, "open", "gemma", False)
-
-
 def test_somebody_answered(run, audited, asked, tmp_path):
     for arguments, sentence in [
-        ((), "Say who answered: --reviewer NAME for a person, or --machine NAME for another model."),
-        (("--reviewer", "a", "--machine", "b"), "Say who answered"),
+        ((), "Say who answered, with --reviewer NAME, or ask a second model, with --with SPEC."),
         (("--reviewer", "a", "--reviewer", "b"), "--reviewer is given 2 times for 1 files."),
     ]:
         assert sentence in run("judge", audited, asked, *arguments, "--out", tmp_path / "d.json", status=2)[1]

@@ -140,7 +140,6 @@ def test_what_cannot_be_asked_is_said(run, asked, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out = ("--out", "d.json")
     for options, sentence in [
-        ((*SOUND, "--machine", "gemma", *out), "Leave one of them out"),
         ((*SOUND, "--no-text-hashes", *out), "--no-text-hashes cannot be had with a second opinion"),
         (SOUND, "--out is missing"),
         ((*SOUND, "--dry-run", *out), "--out is for decisions, and --dry-run makes none."),

@@ -33,8 +33,8 @@ def answered(
     return [Answer("anna", "t", key.masked_option if mended else other[key.masked_option], key.id) for key in keys]
 
 
-def decided(questions: Questions, *said: Answer, **how) -> dict[str, Decision]:
-    return {one.id: one for one in decide(questions, Answers(said, **how), at="now").cards}
+def decided(questions: Questions, *said: Answer) -> dict[str, Decision]:
+    return {one.id: one for one in decide(questions, Answers(said), at="now").cards}
 
 
 def test_an_answer_that_serves_several_cards_is_asked_for_once():
@@ -77,9 +77,6 @@ def test_people_come_before_the_flips_that_they_judged():
     for others, survives in ((unclear, False), ((), True)):  # a card of which nothing was answered is not in question
         alone = decided(replace(questions, one_by_one=False), *answered(questions, False, 8, "book"), *others)["book"]
         assert (alone.decision, alone.survives_e_bh) == ("keep", survives)
-    by_machine = decided(replace(questions, one_by_one=False), *answered(questions, True), machine="gemma")["book"]
-    assert (by_machine.outcome, by_machine.decision, by_machine.mended) == ("open", None, 8)
-    assert (by_machine.machine, by_machine.reviews) == ("gemma", ())
 
 
 def test_earlier_decisions_stay_and_are_known_by_their_words():

@@ -248,7 +248,7 @@ def _decided(audit: Any) -> Any:
         "cards": [
             {"id": card["id"], "words": card["words"], "pulls_to": "positive", "decision": "neutralise"}
             | {"source": "flips", "outcome": "shortcut", "survives_e_bh": True, "text_hashes": ["ab"]}
-            | {"reviews": [review], "machine": None, "second_opinion": opinion, **counts},
+            | {"reviews": [review], "second_opinion": opinion, **counts},
             {"words": ["w9"], "decision": "keep", "source": "person"},
         ],
         "judges": [{"name": "one", "record": {"kind": "function"}, "qualifications": [qualified], "texts": 30}],

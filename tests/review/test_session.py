@@ -246,19 +246,6 @@ def test_texts_that_judge_counted_stay_and_are_not_asked_again(file):
     assert (card["mended"], card["source"], card["decision"], card["text_hashes"]) == (7, "person", "neutralise", ["h"])
 
 
-def test_a_second_opinion_is_shown_after_the_answer_alone(file):
-    review = session(written(file, judged(machine="gemma", source=None)))
-    assert review.state()["opinions"] == {}
-    say(review, "unsure")
-    assert review.state()["opinions"] == {W0: "gemma: 7 mended, 2 broken by masking"}
-    say(review, "unsure", "keep", "keep")
-    # A machine's answers stand in nobody's way: texts are asked about, and a person's count instead.
-    answer_texts(review, "negative")
-    card = cards_in(file)["w0"]
-    assert (card["mended"], card["broken"], card.get("machine")) == (8, 0, None)
-    assert session(file).state()["opinions"] == {W0: "gemma: 7 mended, 2 broken by masking"}
-
-
 SAID = {"judges": ["gemma"], "rule": "agreement", "mended": 72, "broken": 16, "unanswered": 0, "bound": 0.68}
 SAID |= {"p_value": 0.001, "q_value": 0.01}
 

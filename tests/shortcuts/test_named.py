@@ -41,9 +41,8 @@ def test_a_person_comes_before_flips_and_flags_before_a_person():
     assert (found["great"], found["book"]) == (("named", None), ("kept", None))
 
 
-def test_what_nobody_decided_or_a_machine_changes_nothing():
-    by_machine = flips(["great"], "shortcut", machine="gemma")
-    for card in (flips(["great"], "open"), person(["great"], "unsure"), Decision(("great",)), by_machine):
+def test_what_nobody_decided_changes_nothing():
+    for card in (flips(["great"], "open"), person(["great"], "unsure"), Decision(("great",))):
         assert decided(card) == decided()
 
 

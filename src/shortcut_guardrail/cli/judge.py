@@ -31,13 +31,6 @@ def judge(
             show_default=False,
         ),
     ] = None,
-    machine: Annotated[
-        str | None,
-        typer.Option(
-            help="The model that answered, instead of a person: kept, but it decides nothing. With --with it may.",
-            show_default=False,
-        ),
-    ] = None,
     second: Annotated[
         list[str] | None,
         typer.Option(
@@ -83,7 +76,7 @@ def judge(
     from ..report import print_decided
 
     options.check_hashes(no_text_hashes, second)
-    reviewers = _reviewers(reviewer, machine, answers, asks=bool(second))
+    reviewers = _reviewers(reviewer, answers, asks=bool(second))
     target = _target(out, dry_run=dry_run, asks=bool(second))
     inputs = [*answers, *(audit / name for name in (AUDIT_FILE, QUESTIONS_FILE, ANSWERS_FILE)), *asking.read(second)]
     beside = answers_file(target) if second and target is not None else None
@@ -93,11 +86,10 @@ def judge(
     questions = Questions.from_folder(audit)
     if second and not asking.describe:
         warn_without_names(questions.audited.labels)
-    given = Answers.from_files(answers, questions, by=reviewers, machine=machine) if reviewers else Answers()
-    if machine is None:  # whose answers are nobody's evidence
-        given = Answers.from_folder(audit).and_more(given)
-        if reviewers:
-            given.keep(audit)
+    given = Answers.from_folder(audit)
+    if reviewers:
+        given = given.and_more(Answers.from_files(answers, questions, by=reviewers))
+        given.keep(audit)
     if second:
         asked = asking.ask(questions, second, dry_run=dry_run, output=output)
         given = replace(given, judges=asked.judges, texts=asked.texts)
@@ -123,21 +115,14 @@ def _target(out: Path | None, *, dry_run: bool, asks: bool) -> Path | None:
     return out
 
 
-def _reviewers(reviewer: list[str] | None, machine: str | None, files: list[str], *, asks: bool) -> list[str]:
-    """Who answered each file; empty where a second model is asked and nobody answered.
-
-    Raises:
-        ConfigError: Nobody is named, or both a person and a machine, or another number of people than of files.
-    """
+def _reviewers(names: list[str] | None, files: list[str], *, asks: bool) -> list[str]:
+    """Who answered each file; empty where a second model is asked and nobody answered."""
     from ..errors import ConfigError
 
-    if asks and machine:
-        raise ConfigError("--machine names a model that answered, and --with asks one. Leave one of them out.")
-    if asks and not reviewer:
-        return []
-    if bool(reviewer) == bool(machine):
-        raise ConfigError("Say who answered: --reviewer NAME for a person, or --machine NAME for another model.")
-    names = reviewer or [str(machine)]
+    if not names:
+        if asks:
+            return []
+        raise ConfigError("Say who answered, with --reviewer NAME, or ask a second model, with --with SPEC.")
     if len(names) not in (1, len(files)):
         raise ConfigError(
             f"--reviewer is given {len(names)} times for {len(files)} files. Give it once for all, or once for each."

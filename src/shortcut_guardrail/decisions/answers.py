@@ -74,15 +74,12 @@ class Answers:
         said: By people, the first first.
         judges: By classifiers, by name.
         texts: The T texts that these were asked about.
-        machine: The model that filled in the files, if none of them is a person's. Its answers decide nothing, since
-            nobody knows whether it is qualified.
         earlier: Decisions that stand already, such as those of a file that is gone on with.
     """
 
     said: tuple[Answer, ...] = ()
     judges: Mapping[str, JudgeAnswers] = field(default_factory=dict)
     texts: tuple[Text, ...] = ()
-    machine: str | None = None
     earlier: Decisions = field(default_factory=lambda: Decisions(()))
 
     def to_questions(self) -> dict[str, dict[str, Choice]]:
@@ -159,9 +156,7 @@ class Answers:
         return "".join(lines)
 
     @classmethod
-    def from_files(
-        cls, files: Sequence[str], questions: Questions, *, by: Sequence[str], machine: str | None = None
-    ) -> Answers:
+    def from_files(cls, files: Sequence[str], questions: Questions, *, by: Sequence[str]) -> Answers:
         """What people filled in, in the files of questions.
 
         Args:
@@ -190,7 +185,7 @@ class Answers:
                         f"{where}: {name} answers question '{question}' with '{choice}', and with '{before.answer}' in "
                         f"{first}. Leave one answer, or give a file to each of two reviewers."
                     )
-        return cls(tuple(answer for answer, _ in said.values()), machine=machine)
+        return cls(tuple(answer for answer, _ in said.values()))
 
 
 # Of people, in files

@@ -79,7 +79,7 @@ def _settled(base: Decision, said: Sequence[Answer]) -> Decision:
         return base if stays else base.without_people()
     reviews = tuple(Review(one.by, one.at, one.decision) for one in said if one.decision)
     sure = {one.decision for one in reviews} - {"unsure"}
-    if not sure and (base.flips_counted or base.machine_says_shortcut):
+    if not sure and (base.asked or base.machine_says_shortcut):
         judged_by = {review.by for review in base.reviews}
         both = (*base.reviews, *(one for one in reviews if one.by not in judged_by))
         return replace(base.without_people(), reviews=both)
@@ -105,11 +105,9 @@ def _by_flips(questions: Questions, answers: Answers, at: str, keep_asking: bool
     for one in judge_cards(keys, together, arrived=arrived, shortcuts=named, keep_asking=keep_asking):
         if one.id not in told:
             continue
-        if answers.machine:
-            one = replace(one, outcome="open", survives_e_bh=False)
         card, decision = cards[one.id], FOLLOWS.get(one.outcome)
         asked = {key.id for key in keys if key.card == one.id}
-        by = [name for name, own in given.items() if asked & own.keys() and answers.machine is None]
+        by = [name for name, own in given.items() if asked & own.keys()]
         reviews = tuple(Review(name, at, decision or "unsure") for name in by)
         made[one.id] = Decision(
             card.words,
@@ -118,7 +116,6 @@ def _by_flips(questions: Questions, answers: Answers, at: str, keep_asking: bool
             pulls_to=card.pulls_to,
             threshold=THRESHOLD,
             reviews=reviews,
-            machine=answers.machine,
             **vars(one),
         )
     return made
@@ -213,7 +210,7 @@ def remaining(questions: Questions, answers: Answers, by: str) -> Remaining:
 def _unsure(questions: Questions, answers: Answers, by: str | None = None) -> list[str]:
     """The cards of which somebody, or anybody, is unsure, and whose texts nobody judged before."""
     said = answers.to_cards()
-    counted = {card: one.flips_counted for card, one in _by_card(answers.earlier, questions.audited).items()}
+    counted = {card: one.asked for card, one in _by_card(answers.earlier, questions.audited).items()}
     return [
         card
         for card, flips in questions.flips.items()

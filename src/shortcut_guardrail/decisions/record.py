@@ -124,8 +124,6 @@ class Decision:
         outcome: `None` where no flip was judged.
         text_hashes: Of the judged texts, which can certify nothing any more.
         reviews: What each person said; for judged flips who answered, with what followed from all answers.
-        machine: The model whose answers stand in a file of questions; they are kept and decide nothing, since nobody
-            knows whether it is qualified.
         second_opinion: What judges say that were asked, apart from what people say.
     """
 
@@ -146,7 +144,6 @@ class Decision:
     text_hashes: tuple[str, ...] = ()
     waiting: Count = 0
     reviews: tuple[Review, ...] = ()
-    machine: str | None = None
     second_opinion: SecondOpinion | None = None
 
     @property
@@ -161,8 +158,7 @@ class Decision:
         if self.by_person:
             parts.append(f"{self.decision} ({self.source})")
         elif self.asked:
-            outcome = "open" if self.machine or not self.outcome else self.outcome
-            parts.append(f"judged flips: {self.mended} : {self.broken}, {outcome}")
+            parts.append(f"judged flips: {self.mended} : {self.broken}, {self.outcome or 'open'}")
         if self.second_opinion is not None:
             parts.append(f"second opinion: {self.second_opinion.sentence}, {self.second_opinion.outcome}")
         return "; ".join(parts) or "open"
@@ -172,14 +168,9 @@ class Decision:
         """Whether judges take the words for a shortcut."""
         return self.second_opinion is not None and self.second_opinion.outcome == "shortcut"
 
-    @property
-    def flips_counted(self) -> bool:
-        """Whether people judged flips of the card."""
-        return bool(self.asked) and not self.machine
-
     def without_people(self) -> Decision:
         """What follows from the card's judged flips, or else from judges, whatever people said of the card itself."""
-        if not self.machine and (follows := FOLLOWS.get(self.outcome or "open")):
+        if follows := FOLLOWS.get(self.outcome or "open"):
             return replace(self, decision=follows, source="flips")
         if self.machine_says_shortcut:
             return replace(self, decision="neutralise", source="machine")

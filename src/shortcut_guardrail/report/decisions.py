@@ -150,11 +150,6 @@ def _print_judged(decisions: Decisions, judged: Sequence[Decision]) -> None:
             f"`fit` obeys every decision. {survive} of {len(several)} also stand when all cards are taken together "
             f"(e-BH, 5 %).{more}"
         )
-    if any(card.machine for card in decisions.cards):
-        console.print(
-            "A machine answered: its answers are kept, and decide nothing, since nobody knows whether it is qualified. "
-            "`judge --with` asks it about texts without the words too, and may decide."
-        )
 
 
 def _said(card: Decision) -> str:

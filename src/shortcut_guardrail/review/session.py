@@ -266,11 +266,9 @@ def next_command(file: Path) -> str:
 
 def _second_opinion(card: Decision | None) -> str:
     """What a machine said of a card's flips, in a few words; empty where none was asked."""
-    if card is not None and card.second_opinion is not None:
-        return f"{card.second_opinion.sentence}, {card.second_opinion.outcome}"
-    if card is None or not card.machine:
+    if card is None or card.second_opinion is None:
         return ""
-    return f"{card.machine}: {card.mended} mended, {card.broken} broken by masking"
+    return f"{card.second_opinion.sentence}, {card.second_opinion.outcome}"
 
 
 def _read(file: Path) -> tuple[Decisions, _Review]:
@@ -288,7 +286,7 @@ def _with_review(answers: Answers, review: _Review) -> Answers:
 
 def _beyond_people(card: Decision, kept: Decision | None, own: Decision | None) -> Decision | None:
     """What a file says newly of a card by judged flips or by a second opinion; `None` where that is nothing."""
-    if kept is None and (card.asked or card.machine or card.second_opinion) and (own is None or not own.asked):
+    if kept is None and (card.asked or card.second_opinion) and (own is None or not own.asked):
         return (replace(card, reviews=()) if card.by_person else card).without_people()
     if card.second_opinion and card.second_opinion != (kept or own or card).second_opinion:
         plain = kept or Decision(card.words, id=card.id, pulls_to=card.pulls_to)

@@ -208,9 +208,9 @@ def _decided(card: Decision, same_data: bool) -> tuple[Verdict, Reason | None] |
         return by_person.get(card.decision)
     if card.source == "machine":
         return ("confirmed", "second opinion") if card.machine_says_shortcut else None
-    if card.machine is None and card.outcome == "shortcut":
+    if card.outcome == "shortcut":
         return "confirmed", "flips"
-    return ("cleared", "flips") if card.machine is None and card.outcome == "genuine" and same_data else None
+    return ("cleared", "flips") if card.outcome == "genuine" and same_data else None
 
 
 def _of_card(word: str, card: Decision, verdict: tuple[Verdict, Reason | None]) -> Shortcut:
