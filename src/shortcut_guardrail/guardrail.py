@@ -566,7 +566,6 @@ class ShortcutGuardrail(Shown):
 
         Args:
             support_texts: 40 in the paper.
-            support_labels: Their labels.
             groups: Group ids, for the metric `worst_group_accuracy`.
             without_labels: What `calibrate_without_labels` last chose for this guard. Where given, its strength stays,
                 unless the labels are evidence against it; see `choose_strength`.

@@ -239,9 +239,6 @@ def _consult(
 
     Args:
         taken: The `decisions` of people, if any, and words that are `shortcuts`. Flips are counted given them.
-
-    Raises:
-        typer.Exit: It is a dry run, and what it costs was said.
     """
     from ..decisions import decide
     from ..models import check_alone
@@ -265,12 +262,7 @@ def _strength(text: str | None) -> RepairStrength:
 
 
 def _plan(wanted: Wanted, rows: TextData | None, *, dry_run: bool) -> Plan:
-    """The plan as far as it can be told before the model, which knows the label names, is loaded.
-
-    Raises:
-        ConfigError: Options contradict or need one another.
-        DataError: The support set cannot choose a strength.
-    """
+    """The plan as far as it can be told before the model, which knows the label names, is loaded."""
     import numpy as np
 
     from ..errors import ConfigError, GuardrailWarning
