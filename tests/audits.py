@@ -39,7 +39,7 @@ def example(index: int, text: str | None, word: str, *others: str, flips: bool =
 
 def candidate(text: str, pulls_to: str | None = "positive", **numbers: Any) -> Candidate:
     """A candidate that was tested and not flagged; `numbers` replace what is asked for."""
-    seen = {"text": text, "unit": "token", "count": 12, "n_distinct": 11, "n_present": 14, "mean_rank": 1.5}
+    seen = {"text": text, "unit": "token", "count": 12, "n_distinct": 11, "n_present": 14}
     effects = {"flip_rate": 0.25, "mean_change": -0.1234, "contradiction_rate": 0.1, "opposed_rate": 0.3}
     tested = {"expected_rate": 0.08, "relative_effect": 0.62, "p_value": 0.2, "q_value": 0.4, "flagged": False}
     intervals = Intervals((0.1, 0.5), (-0.3, 0.05), (0.02, 0.3))

@@ -264,7 +264,6 @@ def _candidate(
         expected_rate=float(outcomes.expected[i]) if target >= 0 else float("nan"),
         relative_effect=float(outcomes.relative_effect[i]),
         p_value=float(outcomes.p[i]),
-        mean_rank=_share(sums.rank[i], n),
         takes_turns=bool(outcomes.takes_turns[i]),
         collective=bool(outcomes.collective[i]),
         **details.get(sums.names[i], {}),

@@ -69,7 +69,6 @@ class Tally:
         flips: Of those, texts whose answer changes when it is masked.
         contradicted: Of those, texts whose rest is confidently given the other answer.
         change: Sum and sum of squares of the change of the answer's probability.
-        rank: Sum of its ranks from 1.
         pull: Sum over the texts that hold it of what it adds to the probability of each class.
         target: The class with the largest pull, -1 if it pulls nowhere.
         lost: Texts that lose this class when it is masked.
@@ -88,7 +87,6 @@ class Tally:
     flips: Array
     contradicted: Array
     change: Array
-    rank: Array
     pull: Array
     target: Array
     lost: Array
@@ -148,7 +146,7 @@ def tally(shards: Shards, config: AuditConfig) -> Tally:
     rows = np.arange(len(sums))
     target = sums["pull"].argmax(axis=1) if len(sums) else rows
     lost = sums["lost"][rows, target]
-    counts = ("n_words", "count", "present", "important", "flips", "contradicted", "change", "rank", "pull")
+    counts = ("n_words", "count", "present", "important", "flips", "contradicted", "change", "pull")
     return Tally(
         names=tuple(names),
         **{name: sums[name] for name in counts},
@@ -165,7 +163,7 @@ def tally(shards: Shards, config: AuditConfig) -> Tally:
 def _sums(n_classes: int) -> np.dtype[np.void]:
     """What is summed of each candidate: as in `Tally`, and by class how many texts lose it, and whose rest is given
     it."""
-    counts = ("n_words", "count", "present", "important", "flips", "contradicted", "rank")
+    counts = ("n_words", "count", "present", "important", "flips", "contradicted")
     return np.dtype(
         [(name, np.int64) for name in counts]
         + [("change", np.float64, (2,)), ("pull", np.float64, (n_classes,))]
@@ -190,7 +188,6 @@ def _add_shard(sums: Array, shard: Shard, ids: Array, confidence: float) -> None
     np.add.at(sums["flips"], keys[flips], 1)
     np.add.at(sums["contradicted"], keys[flips & confident], 1)
     np.add.at(sums["change"], keys[important], np.column_stack([change, np.square(change)]))
-    np.add.at(sums["rank"], keys[important], shard.ranks[chosen][important] + 1)
     np.add.at(sums["pull"], keys, before - after)
     np.add.at(sums["lost"], (keys[flips], answers[flips]), 1)
     np.add.at(sums["rest"], (keys, rest), 1)

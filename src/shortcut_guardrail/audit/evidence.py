@@ -144,7 +144,6 @@ class Candidate:
         relative_effect: In how large a share of pairs of a text with it and one without it the rest of the first speaks
             less for `pulls_to`; a half is what chance gives. NaN where it was not tested.
         p_value: Of the test against the null hypothesis; NaN where it occurs too seldom to be tested.
-        mean_rank: Mean rank among the important units, 1 is the most important.
         examples: The texts with the largest effect; for the first candidates of the ranking.
         labelled: What labels say, where labels were given; for the first candidates of the ranking.
     """
@@ -167,7 +166,6 @@ class Candidate:
     expected_rate: Share
     relative_effect: Share
     p_value: Share
-    mean_rank: float
     examples: tuple[Example, ...] = field(default=(), repr=False)
     labelled: LabelledEvidence | None = None
     takes_turns: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ..attribution import Saliency
@@ -139,27 +139,6 @@ class AuditReport(Shown):
         """One text's answer and its important units, JSON-ready; with `redact` without the units, words of the text."""
         probs, tokens = self.saliency.probs[index], self.important_tokens(index)
         return input_line(index, self.label_names, probs, tokens, redact=redact)
-
-    def to_pandas(self) -> Any:
-        """One row for each candidate, in the order of the ranking; intervals are two columns each. Needs pandas.
-
-        Raises:
-            ConfigError: pandas is not installed.
-        """
-        try:
-            import pandas
-        except ImportError as error:
-            raise ConfigError(
-                "to_pandas needs pandas. Install it with: pip install 'shortcut-guardrail[pandas]'"
-            ) from error
-        rows = []
-        for candidate in self.candidates:
-            nested = ("interval", "examples", "labelled")
-            row = {f.name: getattr(candidate, f.name) for f in fields(Candidate) if f.name not in nested}
-            for name, (low, high) in asdict(candidate.interval).items():
-                row |= {f"{name}_low": low, f"{name}_high": high}
-            rows.append(row)
-        return pandas.DataFrame(rows)
 
     def _summary(self) -> Summary:
         shown, unit = self.candidates[:MOST_ROWS], "word or phrase" if self.unit == "phrase" else self.unit

@@ -216,7 +216,7 @@ def _manifest(classifier: TextClassifier, config: AuditConfig, size: int, read: 
         "n": len(read.exact),
         "shard_size": size,
         # The others only decide how shards are read.
-        "config": {name: getattr(config, name) for name in ("unit", "top_k", "gradient")},
+        "config": {name: getattr(config, name) for name in ("unit", "top_k")},
     }
 
 
@@ -226,7 +226,7 @@ _SAID = {
     "labels": "the labels",
     "n": "the number of texts",
     "shard_size": "shard_size",
-    "config": "unit, top_k or gradient",
+    "config": "unit or top_k",
     "schema_version": "the version of this library",
 }
 
