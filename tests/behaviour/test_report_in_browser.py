@@ -171,7 +171,7 @@ def test_what_came_from_data_stays_text(show):
         candidate(text, text, flagged=True, examples=(example(i, f"before {text} after", text, labels=(text, "x")),))
         for i, text in enumerate(HOSTILE)
     ]
-    page = show(render_audit(audit(*hostile, label_names=(HOSTILE[0], "b")), title=HOSTILE[0]))
+    page = show(render_audit(audit(*hostile, label_names=(HOSTILE[0], "b"))))
     page.click(first("tbody.candidate .name button"))
     made = (f"document.querySelectorAll('{of}').length" for of in ("script", "img", "title:not(svg title, head title)"))
     assert seen(page, "document.title", *made) == [HOSTILE[0], 1, 0, 0]  # "run" if the script in it had run

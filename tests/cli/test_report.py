@@ -37,12 +37,12 @@ def write(tmp_path):
 def test_a_stored_audit_as_a_page(ok, write, tmp_path):
     report, page = full_audit(), tmp_path / "r.html"
     path = write("audit.json", report)
-    out, err = ok("report", path, "--out", page, "--title", "<Mine>")
+    out, err = ok("report", path, "--out", page)
     assert err == ""
     assert "! " in out
     assert "honestly" in out
     assert out.endswith(f"Written: {page}\n")
-    assert page.read_text(encoding="utf-8") == render_audit(report, title="<Mine>")
+    assert page.read_text(encoding="utf-8") == render_audit(report)
     ok("report", path, "--out", page, "--redact", "--overwrite")
     assert "was cold" not in page.read_text(encoding="utf-8")
 

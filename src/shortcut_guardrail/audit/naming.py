@@ -27,10 +27,11 @@ def audit_content(file: Path, *, advice: str) -> Any:
     return {**renamed(document, names), "label_names": list(names.values()), "predicted": predicted}
 
 
-def name_classes(audit: Path, given: LabelNames, *, file: str = "audit.json") -> None:
+def name_classes(audit: Path, given: LabelNames) -> None:
     """Keep names for the classes of the audit in a folder; see `data.class_names`."""
-    own = json_content(audit / file, advice="Audit again.").get("label_names", ())
-    names = dict(zip(own, class_names(given, audit_content(audit / file, advice="")["label_names"]), strict=True))
+    file = audit / "audit.json"
+    own = json_content(file, advice="Audit again.").get("label_names", ())
+    names = dict(zip(own, class_names(given, audit_content(file, advice="")["label_names"]), strict=True))
     write_file(audit / NAMES_FILE, to_json(names), overwrite=True)
 
 

@@ -21,7 +21,6 @@ def report(
         Path | None,
         typer.Option(help="Decisions on the cards of an audit (decisions.json).", show_default=False),
     ] = None,
-    title: Annotated[str, typer.Option(help="Heading of the page.")] = "Shortcut audit",
     redact: options.Redact = False,
     output: options.Output,
 ) -> None:
@@ -46,8 +45,6 @@ def report(
         if decided is not None:
             print_decisions(decided)
     if out is not None:
-        write_file(
-            out, render_audit(document, title=title, redact=redact, decisions=decided), overwrite=output.overwrite
-        )
+        write_file(out, render_audit(document, redact=redact, decisions=decided), overwrite=output.overwrite)
         output.say(f"Written: {out}")
     output.finish(document)

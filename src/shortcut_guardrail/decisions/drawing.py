@@ -210,7 +210,7 @@ class Drawing:
         costs = itertools.accumulate(self._costs(key) and key.id not in paid for _, key in drawn)
         return [pair for pair, cost in zip(drawn, costs, strict=True) if cost <= left]
 
-    def _question(self, flip: Flip, card: str, order: int = 0) -> tuple[Question, Key]:
+    def _question(self, flip: Flip, card: str) -> tuple[Question, Key]:
         assert flip.content is not None
         identity = question_id(flip, self.labels, self.audit)
         # Which class comes first is a coin that falls the same way whenever the question is drawn, for any card.
@@ -219,7 +219,7 @@ class Drawing:
             a, b = b, a
         named: dict[str, Known] = {a: "a", b: "b"}
         label = named.get(self.known[flip.row], "neither") if flip.row in self.known else None
-        key = Key(identity, card, "a" if a == flip.after else "b", flip.text_hash, order, label, self.after)
+        key = Key(identity, card, "a" if a == flip.after else "b", flip.text_hash, 0, label, self.after)
         return Question(identity, flip.row, flip.content, a, b), key
 
 

@@ -88,14 +88,12 @@ class Plan:
         weighs: Whether the support set has a say in what is neutralised, or is what is learned from.
         automatic: Whether the strength is chosen without labels.
         on_labels: Whether the support set has a say in the strength.
-        stated: Whether somebody stated the strength.
     """
 
     config: GuardrailConfig
     weighs: bool
     automatic: bool
     on_labels: bool
-    stated: bool
 
 
 @dataclass(frozen=True)
@@ -147,7 +145,7 @@ class Wanted:
                 "which can cost much accuracy, most where there is no shortcut to repair. "
                 "Give some 40 labelled rows with support=, or state a strength with strength=."
             )
-        return Plan(config, weighs, automatic, on_labels, stated is not None)
+        return Plan(config, weighs, automatic, on_labels)
 
     def _configured(self, strategy: str) -> GuardrailConfig:
         start = preset(_PRESETS.get(strategy, strategy))

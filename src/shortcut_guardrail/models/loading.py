@@ -46,13 +46,13 @@ def load_causal(source: str | Path, *, revision: str | None = None, precision: s
     return _load(AutoModelForCausalLM, str(source), what, options, weights)
 
 
-def architecture_of(source: str | Path, *, revision: str | None = None) -> str:
+def architecture_of(source: str | Path) -> str:
     """The class that a model says it is, such as "BertForSequenceClassification"; empty where it says nothing."""
     from transformers import AutoConfig
 
     _check_model_folder(str(source), allow_pickle=False)
     with _sentences(str(source), "model"):
-        config = AutoConfig.from_pretrained(str(source), revision=revision or "main", trust_remote_code=False)
+        config = AutoConfig.from_pretrained(str(source), revision="main", trust_remote_code=False)
     return str((config.architectures or [""])[0])
 
 

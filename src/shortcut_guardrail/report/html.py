@@ -44,7 +44,6 @@ class Result(Protocol):
 def render_audit(
     audit: Result | Document,
     *,
-    title: str = "Shortcut audit",
     redact: bool = False,
     decisions: Decisions | None = None,
 ) -> str:
@@ -57,7 +56,7 @@ def render_audit(
         decisions: On its cards, which then say what was decided, by people, flips or a second opinion.
     """
     decided = {} if decisions is None else {card.id: card.said for card in decisions.cards}
-    return render_comparison({"model": audit}, title=title, redact=redact, decided=decided)
+    return render_comparison({"model": audit}, title="Shortcut audit", redact=redact, decided=decided)
 
 
 _NOT_SHOWN: Document = {"subtitle": "", "introduction": (), "certificate": None, "notes": (), "outcome_of_gate": None}
