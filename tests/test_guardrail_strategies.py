@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail, preset
-from shortcut_guardrail.config import AdapterConfig, CalibrationConfig, SaliencyConfig, ShortcutConfig
+from shortcut_guardrail.config import AdapterConfig, SaliencyConfig, ShortcutConfig
 from shortcut_guardrail.errors import ConfigError, DataError
-from shortcut_guardrail.mitigation.guards import MaskGuard
 from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts
 
 SHARED = {
@@ -276,14 +275,9 @@ def test_an_audit_of_a_masking_guard_does_not_see_what_is_masked(masked_bag):
         assert base.input_to_dict(len(texts) - 1)["sensitivity"] > 0
 
 
-def test_calibrating_leaves_the_report_of_fit_as_it_was_and_needs_its_groups(masked_bag, monkeypatch):
+def test_calibrating_leaves_the_report_of_fit_as_it_was(masked_bag):
     report = masked_bag.fit(BAD, config=MASK)
     before = dict(report.seconds)
     masked_bag.calibrate([BAD[0], GOOD[0], BAD[1], GOOD[1]], [0, 1, 0, 1])
     assert report.seconds == before
     assert "calibrate" in masked_bag.record().seconds
-    metric = CalibrationConfig(metric="worst_group_accuracy")
-    masked_bag.fit(BAD, config=dataclasses.replace(MASK, calibration=metric))
-    monkeypatch.setattr(MaskGuard, "logits_by_strength", lambda *_, **__: pytest.fail("computed"))
-    with pytest.raises(ConfigError, match="needs the groups of the support set"):
-        masked_bag.calibrate([BAD[0], GOOD[0]], [0, 1])

@@ -15,7 +15,7 @@ from .data import NotEmpty, Within, Word, check_fields, checked
 from .errors import ConfigError
 
 Embedding = Literal["auto", "cls", "mean", "pooler"]
-Metric = Literal["accuracy", "balanced_accuracy", "worst_group_accuracy"]
+Metric = Literal["accuracy", "balanced_accuracy"]
 Unit = Literal["token", "word", "phrase"]
 StrategyName = Literal["maskcl", "mask", "distill", "few-shot"]
 
@@ -59,7 +59,6 @@ class AuditConfig:
         unit: `phrase` scores and masks whole words, and looks for words that act together; `word` looks for none;
             `token` is the paper's single token.
         top_k: Important units per text (the paper's k, 10).
-        gradient: See `SaliencyConfig`.
         fdr: Expected share of false alarms among the flagged candidates (false-discovery rate) that is allowed.
         min_count: Distinct texts a candidate has to occur in to be tested; fewer can hardly be evidence.
         confidence: From which probability on an answer counts as confident.
@@ -75,7 +74,6 @@ class AuditConfig:
 
     unit: Unit = "phrase"
     top_k: Annotated[int, Within(1, 512)] = 10
-    gradient: Literal["margin", "cross_entropy"] = "margin"
     fdr: Annotated[float, Within(above=0, below=1)] = 0.05
     min_count: Annotated[int, Within(2)] = 10
     confidence: Annotated[float, Within(above=0, below=1)] = 0.8
@@ -94,7 +92,7 @@ class AuditConfig:
 
     def saliency(self) -> SaliencyConfig:
         """The same choice of important units, for the functions that find them."""
-        return SaliencyConfig(top_k=self.top_k, gradient=self.gradient)
+        return SaliencyConfig(top_k=self.top_k)
 
 
 Schedule = Literal[
@@ -308,16 +306,10 @@ class GuardrailConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.strategy == "few-shot":
-            _require(
-                not self.per_input,
-                "per_input is for strategies that look for shortcuts, and few-shot looks for none. Leave it out.",
-            )
-            _require(
-                self.calibration.metric != "worst_group_accuracy",
-                "few-shot chooses its strength in fit, which is given no groups; choose it by accuracy or "
-                "balanced_accuracy.",
-            )
+        _require(
+            self.strategy != "few-shot" or not self.per_input,
+            "per_input is for strategies that look for shortcuts, and few-shot looks for none. Leave it out.",
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary that `from_dict` turns back into an equal configuration."""

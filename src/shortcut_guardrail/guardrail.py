@@ -558,7 +558,6 @@ class ShortcutGuardrail(Shown):
         support_texts: Texts,
         support_labels: Sequence[str | int],
         *,
-        groups: Sequence[int] | None = None,
         without_labels: UnlabelledCalibration | None = None,
         progress: Progress | bool | None = None,
     ) -> Calibration:
@@ -566,7 +565,6 @@ class ShortcutGuardrail(Shown):
 
         Args:
             support_texts: 40 in the paper.
-            groups: Group ids, for the metric `worst_group_accuracy`.
             without_labels: What `calibrate_without_labels` last chose for this guard. Where given, its strength stays,
                 unless the labels are evidence against it; see `choose_strength`.
 
@@ -577,7 +575,7 @@ class ShortcutGuardrail(Shown):
         fitted, support = self._require_fitted(), encode_support(self._base, (support_texts, support_labels))
         assert support is not None
         self._choice = choose_on_labels(
-            fitted, support, groups=groups, without_labels=without_labels, progress=shown_progress(progress)
+            fitted, support, without_labels=without_labels, progress=shown_progress(progress)
         )
         assert self._choice.calibration is not None
         return self._choice.calibration

@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 from audits import CALIBRATION
 from shortcut_guardrail.attribution.saliency import find_important_tokens
 from shortcut_guardrail.config import AdapterConfig, CalibrationConfig
-from shortcut_guardrail.errors import ConfigError, DataError
+from shortcut_guardrail.errors import ConfigError
 from shortcut_guardrail.mitigation.lora import adapted_layers
 from shortcut_guardrail.mitigation.maskcl import train_adapter
 from shortcut_guardrail.mitigation.scaling import logits_by_strength, merged
@@ -82,14 +82,9 @@ def test_ties_go_to_the_smallest_strength_of_the_grid():
 def test_the_metric_decides():
     # Six rows of class 1, two of class 0. The base answers 1 always; .5 trades two of class 1 for both of class 0.
     logits, labels = answering("11111111", "11110000", "00000000", labels="11111100")
-    groups = np.array([0, 0, 0, 0, 0, 1, 1, 1])
-    scores = {
-        "accuracy": [6 / 8, 6 / 8, 2 / 8],
-        "balanced_accuracy": [1 / 2, (4 / 6 + 1) / 2, 1 / 2],
-        "worst_group_accuracy": [1 / 3, 2 / 3, 0],
-    }
+    scores = {"accuracy": [6 / 8, 6 / 8, 2 / 8], "balanced_accuracy": [1 / 2, (4 / 6 + 1) / 2, 1 / 2]}
     for metric, expected in scores.items():
-        found = choose_strength(logits, labels, replace(GRID, metric=metric), groups=groups)
+        found = choose_strength(logits, labels, replace(GRID, metric=metric))
         assert [point.score for point in found.curve] == pytest.approx(expected)
         assert (found.metric, found.strength) == (metric, 0.0 if metric == "accuracy" else 0.5)
 
@@ -126,19 +121,17 @@ def test_labels_overrule_a_strength_chosen_without_them_by_paired_evidence_alone
 
 
 @pytest.mark.parametrize(
-    ("error", "message", "config", "options"),
+    ("message", "config", "before"),
     [
-        (ConfigError, "the metric must be 'accuracy', but is 'balanced", {"metric": "balanced_accuracy"}, 1.0),
-        (ConfigError, r"without_labels must be one of the strengths 0\.5, 1, but is 0\.", {"strengths": (0.5, 1)}, 0.0),
-        (ConfigError, r"must be one of the strengths 0, 0\.5, 1, but is 0\.3", {}, 0.3),
-        (ConfigError, "needs the groups of the support set", {"metric": "worst_group_accuracy"}, None),
-        (DataError, r"one group for each of the 4 labels, but groups has shape \(3,\)", {}, np.zeros(3)),
+        ("the metric must be 'accuracy', but is 'balanced", {"metric": "balanced_accuracy"}, 1.0),
+        (r"without_labels must be one of the strengths 0\.5, 1, but is 0\.", {"strengths": (0.5, 1)}, 0.0),
+        (r"must be one of the strengths 0, 0\.5, 1, but is 0\.3", {}, 0.3),
     ],
 )
-def test_what_cannot_choose_is_refused(error, message, config, options):
-    given = {"groups": options} if isinstance(options, np.ndarray) else {"without_labels": options}
-    with pytest.raises(error, match=message):
-        choose_strength(*answering("0011", "0111", "0111", labels="0111"), replace(GRID, **config), **given)
+def test_what_cannot_choose_is_refused(message, config, before):
+    answers = answering("0011", "0111", "0111", labels="0111")
+    with pytest.raises(ConfigError, match=message):
+        choose_strength(*answers, replace(GRID, **config), without_labels=before)
 
 
 def test_a_curve_with_the_chosen_strength_marked():
@@ -151,6 +144,6 @@ def test_a_curve_with_the_chosen_strength_marked():
     assert [list(values) for values in lines["accuracy"].get_data()] == [[0.0, 0.3, 1.0], [0.5, 0.75, 0.7]]
     assert list(lines["chosen: 0.3"].get_xdata()) == [0.3, 0.3]
     # Another metric stands beside the accuracy, which the intervals are of.
-    other = replace(CALIBRATION, metric="worst_group_accuracy").plot(pyplot.subplots()[1])
-    assert [line.get_label() for line in other.lines] == ["accuracy", "worst group accuracy", "chosen: 0.3"]
+    other = replace(CALIBRATION, metric="balanced_accuracy").plot(pyplot.subplots()[1])
+    assert [line.get_label() for line in other.lines] == ["accuracy", "balanced accuracy", "chosen: 0.3"]
     pyplot.close("all")

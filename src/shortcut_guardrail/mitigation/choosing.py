@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +49,6 @@ def choose_on_labels(
     fitted: Fitted,
     support: LabelledRows,
     *,
-    groups: Sequence[int] | None = None,
     without_labels: UnlabelledCalibration | None = None,
     progress: Progress | None = None,
 ) -> StrengthChoice:
@@ -66,10 +64,9 @@ def choose_on_labels(
         )
     started = time.perf_counter()
     config = fitted.config.calibration
-    ids = None if groups is None else np.asarray(groups)
-    check_choice(labels, config, groups=ids, without_labels=before)
+    check_choice(labels, config, without_labels=before)
     logits = fitted.guard.logits_by_strength(encoded, strengths_to_score(config), progress=progress)
-    calibration = choose_strength(logits, labels, config, groups=ids, without_labels=before)
+    calibration = choose_strength(logits, labels, config, without_labels=before)
     fitted.seconds["calibrate"] = time.perf_counter() - started
     return StrengthChoice(
         calibration.strength, "calibrated", calibration=calibration, unlabelled=without_labels, rows=hashes(encoded)

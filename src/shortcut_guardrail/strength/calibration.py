@@ -10,7 +10,7 @@ from ..config import CalibrationConfig
 from ..data import Count, NotEmpty, Share, checked
 from ..display import LEGEND_ABOVE, Shown, Summary, chart, p_value, spread
 from ..errors import ConfigError, DataError
-from ..metrics import balanced_accuracy, worst_group_accuracy
+from ..metrics import balanced_accuracy
 from ..stats import exact_interval, mcnemar_greater, paired_p_value
 from ..typing import Array
 
@@ -138,23 +138,15 @@ level at which they clear a word too (`shortcuts.labels`). Chosen with `results/
 docs/explanation/strategies.md."""
 
 
-def check_choice(
-    labels: Array, config: CalibrationConfig, *, groups: Array | None = None, without_labels: float | None = None
-) -> None:
+def check_choice(labels: Array, config: CalibrationConfig, *, without_labels: float | None = None) -> None:
     """Refuse what `choose_strength` could not choose by; it takes the same arguments.
 
     Raises:
-        DataError: See `check_support`; there is not one group for each label.
-        ConfigError: The metric needs groups and there are none; `without_labels` is no strength of the grid, or the
-            metric beside it is not the accuracy, which the test is about.
+        DataError: See `check_support`.
+        ConfigError: `without_labels` is no strength of the grid, or the metric beside it is not the accuracy, which the
+            test is about.
     """
     check_support(labels)
-    if config.metric == "worst_group_accuracy" and groups is None:
-        raise ConfigError("metric 'worst_group_accuracy' needs the groups of the support set; pass groups.")
-    if groups is not None and groups.shape != (len(labels),):
-        raise DataError(
-            f"There must be one group for each of the {len(labels)} labels, but groups has shape {groups.shape}."
-        )
     if without_labels is None:
         return
     if without_labels not in config.strengths:
@@ -174,7 +166,6 @@ def choose_strength(
     labels: Array,
     config: CalibrationConfig,
     *,
-    groups: Array | None = None,
     without_labels: float | None = None,
 ) -> Calibration:
     """Score every strength of the grid on the support set; the smallest of the best is chosen.
@@ -186,18 +177,17 @@ def choose_strength(
     Args:
         logits: Class logits at each of `strengths_to_score`, shape (S, n, C).
         labels: Class ids, shape (n,).
-        groups: Group ids, shape (n,), for the metric `worst_group_accuracy`.
         without_labels: The strength of the grid that unlabelled texts chose; see `choose_without_labels`.
 
     Raises:
         DataError: See `check_choice`, which raises ConfigError too.
     """
-    check_choice(labels, config, groups=groups, without_labels=without_labels)
+    check_choice(labels, config, without_labels=without_labels)
     grid = strengths_to_score(config)
     predictions = dict(zip(grid, logits.argmax(axis=2), strict=True))
     base_right = predictions[0.0] == labels
     curve = [
-        _curve_point(strength, predictions[strength], labels, groups, base_right, config.metric)
+        _curve_point(strength, predictions[strength], labels, base_right, config.metric)
         for strength in config.strengths
     ]
     # max() keeps the first of equal scores, and the grid ascends.
@@ -213,18 +203,10 @@ def choose_strength(
     )
 
 
-def _curve_point(
-    strength: float, predictions: Array, labels: Array, groups: Array | None, base_right: Array, metric: str
-) -> CurvePoint:
+def _curve_point(strength: float, predictions: Array, labels: Array, base_right: Array, metric: str) -> CurvePoint:
     right = predictions == labels
     accuracy = float(right.mean())
-    if metric == "balanced_accuracy":
-        score = balanced_accuracy(predictions, labels)
-    elif metric == "worst_group_accuracy":
-        assert groups is not None
-        score = worst_group_accuracy(predictions, labels, groups)
-    else:
-        score = accuracy
+    score = accuracy if metric == "accuracy" else balanced_accuracy(predictions, labels)
     gained, lost = int((right & ~base_right).sum()), int((~right & base_right).sum())
     interval = exact_interval(int(right.sum()), len(labels))
     return CurvePoint(strength, score, accuracy, interval, gained, lost, paired_p_value(gained, lost))
