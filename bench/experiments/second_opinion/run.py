@@ -8,8 +8,8 @@ For settings of the benchmark the base classifier is audited on the test texts w
 `second_opinion`. Judges:
 
 - `language model`: a small causal model that was not tuned for the task (`--language-model`, a folder or Hub id), by
-  one prompt with a few examples of our own, which stand below. Entries without `examples` are older: it was asked by
-  the library's three prompts without an example.
+  one prompt with a few examples of our own. Where `examples` is false or missing, it was asked by the library's three
+  prompts without an example.
 - `restaurants`: a bag of words (TF-IDF, logistic regression) trained on restaurant reviews, for reviews.
 - `phrases`: one trained on SST-2's phrases, for reviews of anything but films.
 - `same texts`: one trained on the very texts that the base was trained on, which learned the same shortcut.
@@ -74,7 +74,9 @@ MAX_ROWS = 1000
 REVIEWS = ("Amazon", "SST-2")
 
 
-def judges_of(opened: OpenedSetting, setting: str, labels: Sequence[str], args: argparse.Namespace) -> dict[str, Any]:
+def judges_of(
+    opened: OpenedSetting, setting: str, labels: Sequence[str], examples: bool, args: argparse.Namespace
+) -> dict[str, Any]:
     """The second models of a setting, by name."""
     _, name, test = setting.split("/")
     train = opened.data.clean_train if test == "clean" else opened.data.train
@@ -88,7 +90,8 @@ def judges_of(opened: OpenedSetting, setting: str, labels: Sequence[str], args: 
     if name == "Amazon":
         found["phrases"] = phrases(args.data_dir)
     if args.language_model:
-        found["language model"] = language_model(name, args.language_model, args.work)
+        asked = {} if examples else {"prompt": None, "examples": ()}
+        found["language model"] = language_model(name, args.language_model, args.work, **asked)
     return found
 
 
@@ -116,7 +119,7 @@ def measure(setting: str, seed: int, examples: bool, *, args: argparse.Namespace
     cards = tuple(card for card in audited.cards if card.changes >= LEAST_FLIPS)
     questions = guard.questions(Questions(replace(audited, cards=cards), {}), rows.texts, cards="all")
     labels = {text: guard.label_names[label] for text, label in zip(rows.texts, rows.labels, strict=True)}
-    answers, seconds = ask_all(questions, judges_of(opened, setting, guard.label_names, args), args.work)
+    answers, seconds = ask_all(questions, judges_of(opened, setting, guard.label_names, examples, args), args.work)
     entry: dict[str, Any] = {
         "n": len(rows),
         "majority": float(np.bincount(rows.labels).max() / len(rows)),
@@ -210,11 +213,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--rows", type=int, default=MAX_ROWS, help="Audited texts at most; `n` says how many there were."
     )
+    parser.add_argument("--without-examples", action="store_true", help="ask the language model by our three prompts")
     parser.add_argument("--no-repair", action="store_true", help="judge the cards only")
     args = parser.parse_args(arguments)
     versions = {"versions": library_versions()}
     args.work.mkdir(parents=True, exist_ok=True)
-    cases = [{**case, "examples": True} for case in settings_cases(args)]
+    cases = [{**case, "examples": not args.without_examples} for case in settings_cases(args)]
     for entry in grow(args.out, cases, partial(measure, args=args), asked={}, beside=lambda _: versions):
         print(entry["setting"], entry["seed"], entry["base"], entry["judges"], flush=True)
         for card in entry["cards"]:

@@ -161,11 +161,12 @@ def language_model(
     model: str,
     work: Path,
     *,
-    prompt: str = PROMPT,
+    prompt: str | None = PROMPT,
     examples: Sequence[tuple[str, ...]] | None = None,
 ) -> Path:
-    """The TOML file of a language model for a data set, by default with examples of ours."""
-    lines = ['kind = "causal"', f"model = {json.dumps(model)}", f"prompts = [{json.dumps(prompt)}]"]
+    """The TOML file of a language model for a data set, by default with examples of ours; `None` is our prompts."""
+    lines = ['kind = "causal"', f"model = {json.dumps(model)}"]
+    lines += [] if prompt is None else [f"prompts = [{json.dumps(prompt)}]"]
     for label, *texts in EXAMPLES[name] if examples is None else examples:
         lines += ["[[examples]]", f"label = {json.dumps(label)}"]
         lines += [f"{key} = {json.dumps(text)}" for key, text in zip(("text", "text_pair"), texts, strict=False)]
