@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, cast
 from .data import NotEmpty, Within, Word, check_fields, checked
 from .errors import ConfigError
 
-Embedding = Literal["auto", "cls", "mean", "pooler"]
+Embedding = Literal["auto", "cls", "mean"]
 Metric = Literal["accuracy", "balanced_accuracy"]
 Unit = Literal["token", "word", "phrase"]
 StrategyName = Literal["maskcl", "mask", "distill", "few-shot"]
@@ -123,8 +123,8 @@ class AdapterConfig:
         max_grad_norm: Gradient clipping norm; 0 turns clipping off.
         dropout: Train with the model's own dropout switched on. The paper does not say; off here, so that anchor and
             positive differ in the mask alone.
-        embedding: `cls` (position 0 of the last hidden state, before any pooler), `mean` over tokens, `pooler` output;
-            `auto` takes `mean` for models whose head pools by mean and `cls` for all others.
+        embedding: `cls` (position 0 of the last hidden state, before any pooler) or `mean` over tokens; `auto` takes
+            `mean` for models whose head pools by mean and `cls` for all others.
         pairing: `grouped` is the paper's equations: B anchors, k slots, same-slot negatives. `flat` draws batches of
             B anchor-positive pairs, so that pairs of one anchor are negatives of each other, which the paper's counts
             of pairs and its timing suggest.

@@ -229,11 +229,7 @@ class TextClassifier:
         return logits
 
     def embed(self, batch: Batch, how: Embedding = "auto") -> Tensor:
-        """The text embedding, shape (B, H): position 0 of the last hidden state, or the mean over tokens.
-
-        Raises:
-            ModelError: `pooler` is asked of an encoder without one.
-        """
+        """The text embedding, shape (B, H): position 0 of the last hidden state, or the mean over tokens."""
         pooling = getattr(self.plain_model.config, "classifier_pooling", "cls") if how == "auto" else how
         by_mean = pooling == "mean"
         output, packed = self._run(self.encoder, batch, "all" if by_mean else "first")
@@ -243,10 +239,7 @@ class TextClassifier:
         if by_mean:
             mask = batch.attention_mask[..., None].to(hidden.dtype)  # (B, L, 1)
             return (hidden * mask).sum(dim=1) / mask.sum(dim=1)
-        found = getattr(output, "pooler_output", None) if how == "pooler" else hidden[:, 0]
-        if found is None:
-            raise ModelError(f"'{self.name}' has no pooler; choose embedding cls or mean.")
-        return found if packed is None else found[packed.places]
+        return hidden[:, 0] if packed is None else hidden[packed.places, 0]
 
     def pack(self, batch: Batch) -> PackedSequences:
         """The batch's sequences in one row."""
