@@ -256,7 +256,7 @@ def test_a_loaded_guard_can_be_calibrated_and_fitted_again(guard, texts, tmp_pat
     calibration = guard.calibrate(SUPPORT, SUPPORT_LABELS)
     guard.save_pretrained(tmp_path / "a")
     loaded = ShortcutGuardrail.from_pretrained(tmp_path / "a")
-    assert loaded.record().calibration == calibration.to_dict()
+    assert loaded.record().calibration == calibration
     assert loaded.calibrate(SUPPORT, SUPPORT_LABELS) == calibration
     loaded.fit(texts, config=STRONG, seed=0)
     np.testing.assert_allclose(

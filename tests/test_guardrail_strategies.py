@@ -155,15 +155,15 @@ def test_the_strength_without_labels_and_labels_beside_it(masked_bag):
     assert (chosen.n, chosen.n_bearing, record.strength_source) == (80, 40, "agreement")
     # "honestly" weighs 4, "bad" -1 and "awful" -1.5, so the answers turn where 4 (1 - s) < 1.5, and where it is < 1.
     assert [point.agreement for point in chosen.curve[6:]] == [0.5, 0.75, 1.0, 1.0, 1.0]
-    assert (record.calibration, record.unlabelled_calibration) == (None, chosen.to_dict())
+    assert (record.calibration, record.unlabelled_calibration) == (None, chosen)
     # Labels that agree choose the smallest of equals alone (0.8), and leave 1 beside the dial.
     alone = masked_bag.calibrate(BAD + GOOD, [0] * 40 + [1] * 40)
     assert alone.strength == 0.8
-    assert (masked_bag.record().calibration, masked_bag.record().unlabelled_calibration) == (alone.to_dict(), None)
+    assert (masked_bag.record().calibration, masked_bag.record().unlabelled_calibration) == (alone, None)
     kept = masked_bag.calibrate(BAD + GOOD, [0] * 40 + [1] * 40, without_labels=chosen)
     assert (kept.strength, kept.without_labels, kept.p_value) == (1.0, 1.0, 1.0)
     record = masked_bag.record()
-    assert (record.calibration, record.unlabelled_calibration) == (kept.to_dict(), chosen.to_dict())
+    assert (record.calibration, record.unlabelled_calibration) == (kept, chosen)
     assert (record.debias_strength, record.strength_source) == (1.0, "calibrated")
     # Labels by which "honestly" is no shortcut.
     overruled = masked_bag.calibrate([*BAD, "the soup was bad"], [1] * 40 + [0], without_labels=chosen)

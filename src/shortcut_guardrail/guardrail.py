@@ -115,13 +115,6 @@ class ShortcutGuardrail(Shown):
 
     Raises:
         ModelError: The model or tokenizer cannot be guarded; the sentence says what is missing.
-
-    Example:
-        >>> guard = ShortcutGuardrail.from_pretrained("path-or-hub-id")  # doctest: +SKIP
-        >>> report = guard.audit(texts)  # doctest: +SKIP
-        >>> fitted = guard.fit(texts)  # doctest: +SKIP
-        >>> calibration = guard.calibrate(support_texts, support_labels)  # doctest: +SKIP
-        >>> guard.save_pretrained("guarded/")  # doctest: +SKIP
     """
 
     def __init__(
@@ -802,13 +795,13 @@ class ShortcutGuardrail(Shown):
             head=self._base.head,
             max_length=self.max_length,
             precision=self._base.precision,
-            config=fitted.config.to_dict(),
+            config=fitted.config,
             debias_strength=choice.strength,
             strength_source=choice.source,
-            calibration=None if choice.calibration is None else choice.calibration.to_dict(),
-            unlabelled_calibration=None if choice.unlabelled is None else choice.unlabelled.to_dict(),
+            calibration=choice.calibration,
+            unlabelled_calibration=choice.unlabelled,
             certificate=choice.certificate,
-            shortcuts=tuple(fitted.shortcuts.to_dict()),
+            shortcuts=fitted.shortcuts.items,
             shortcut_rows=fitted.shortcuts.rows,
             support_hashes=choice.rows,
             seed=fitted.seed,

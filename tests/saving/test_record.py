@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,9 @@ from shortcut_guardrail import ModelError, preset
 from shortcut_guardrail.data.fingerprints import text_hash
 from shortcut_guardrail.saving.model_card import model_card, what_labels_said
 from shortcut_guardrail.saving.record import GuardrailRecord, is_guarded_folder, read_record
+from shortcut_guardrail.shortcuts import Shortcut
+from shortcut_guardrail.strength.calibration import Calibration, CurvePoint
+from shortcut_guardrail.strength.unsupervised import AgreementPoint, UnlabelledCalibration
 
 
 def test_a_hash_recognises_a_text_and_tells_a_pair_from_its_halves():
@@ -22,8 +25,7 @@ def test_a_hash_recognises_a_text_and_tells_a_pair_from_its_halves():
     assert len({text_hash(text) for text in ("a b", "ab", ("a", "b"), ("b", "a"), '["a", "b"]')}) == 5
 
 
-POINT = {"strength": 0.3, "score": 0.75, "accuracy": 0.75, "interval": [0.2, 0.99], "gained": 1, "lost": 0}
-POINT["p_value"] = 1.0
+POINT = CurvePoint(0.3, score=0.75, accuracy=0.75, interval=(0.2, 0.99), gained=1, lost=0, p_value=1.0)
 RECORD = GuardrailRecord(
     strategy="maskcl",
     plain_peft_equivalent=True,
@@ -32,10 +34,10 @@ RECORD = GuardrailRecord(
     head="softmax",
     max_length=32,
     precision="float32",
-    config=preset("paper").to_dict(),
+    config=preset("paper"),
     debias_strength=0.3,
     strength_source="calibrated",
-    calibration={"strength": 0.3, "n": 4, "metric": "accuracy", "curve": [POINT]},
+    calibration=Calibration(0.3, 4, "accuracy", (POINT,)),
     support_hashes=("ab",),
     seed=0,
     training={"n_texts": 9, "n_trained": 8, "n_steps": 2, "n_trainable": 64, "target_modules": ["query", "value"]},
@@ -86,7 +88,7 @@ def test_a_newer_schema_is_refused(tmp_path):
         ({"config": {"adapter": {"rnk": 4}}}, "config.adapter.rnk is no field that is known. Did you mean 'rank'?"),
         ({"shortcuts": [{"text": "honestly"}]}, "shortcuts[0].verdict is missing."),
         ({"certificate": {"margin": 0.02}}, "certificate.confidence is missing."),
-        ({"calibration": {**RECORD.calibration, "n": "x"}}, "calibration.n must be a whole number, 0 or more"),
+        ({"calibration": {**RECORD.calibration.to_dict(), "n": "x"}}, "calibration.n must be a whole number"),
     ],
 )
 def test_a_damaged_record_says_what_is_wrong(tmp_path, changes, reason):
@@ -120,17 +122,17 @@ def test_the_model_card_states_what_a_reader_needs():
 
 
 def test_the_model_card_says_what_is_neutralised_and_certified():
-    divergence = {"strength": 0.5, "divergence": 0.125, "agreement": 0.75}
+    unlabelled = UnlabelledCalibration(0.5, 9, 3, (AgreementPoint(0.5, divergence=0.125, agreement=0.75),))
     at = {"strength": 0.5, "differing": 3, "labelled": 2, "gained": 1, "lost": 0, "loss_bound": 0.1, "certified": False}
     said = {"sentence": "At most 2 %.", "method": "tests", "assumptions": "Of random samples.", "points": [at]}
-    shortcuts = ({"text": "to be | honest`", "verdict": "named"}, {"text": "happy", "verdict": "cleared"})
+    shortcuts = Shortcut("to be | honest`", "named"), Shortcut("happy", "cleared")
     mask = replace(
         RECORD,
         strategy="mask",
         plain_peft_equivalent=False,
         training={"n_texts": 9, "n_trained": 0, "n_steps": 0, "n_trainable": 0, "target_modules": []},
         calibration=None,
-        unlabelled_calibration={"n": 9, "strength": 0.5, "curve": [divergence]},
+        unlabelled_calibration=unlabelled,
         certificate=said | {"margin": 0.02, "confidence": 0.95, "certified": [0.0], "n_unlabelled": 90, "n_labels": 0},
         shortcuts=shortcuts,
     )
@@ -171,4 +173,4 @@ MORE = "which the labels overrule: strength 0.3, or the base, answers more of th
 )
 def test_what_labels_said_of_the_strength_that_unlabelled_texts_chose(strength, before, p_value, said):
     found = replace(CALIBRATION, strength=strength, without_labels=before, p_value=p_value)
-    assert what_labels_said(asdict(found)) == said
+    assert what_labels_said(found) == said

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import get_args
 
@@ -12,7 +11,7 @@ import torch
 from scipy.stats import binom
 
 from audits import audit, candidate
-from shortcut_guardrail import ConfigError, ModelError
+from shortcut_guardrail import ConfigError
 from shortcut_guardrail.audit.auditing import audit_texts
 from shortcut_guardrail.config import ShortcutConfig
 from shortcut_guardrail.models.classifier import TextClassifier
@@ -270,8 +269,6 @@ def test_what_is_neutralised_is_the_same_in_a_folder():
         "kept",
         "cleared",
     }
-    items = Shortcuts(tuple(Shortcut("a", verdict, reason, 3, 0.5) for verdict, reason in known), ("row",))
-    assert Shortcuts.from_dict(json.loads(json.dumps(items.to_dict(), allow_nan=False)), items.rows) == items
 
 
 def test_a_verdict_without_its_reasons_is_refused():
@@ -329,8 +326,3 @@ def test_labels_confirm_a_candidate_that_the_audit_did_not_flag(classifier):
     assert verdicts(targets)["great"] == "confirmed"
     assert set(targets.words) == {"great", "honestly"}
     assert "great" not in choose(classifier, support=(rows[:3], [0] * 3)).words  # three rows are no evidence
-
-
-def test_damaged_targets_are_refused():
-    with pytest.raises(ModelError, match=r"^guardrail\.json: shortcuts\[0\]\.verdict is missing\. Fit and save the"):
-        Shortcuts.from_dict([{"text": "honestly"}])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ..audit import check_ordinary
@@ -70,15 +70,7 @@ class FitReport(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
-        return {
-            "training": self.training.to_dict(),
-            "config": self.config.to_dict(),
-            "seed": self.seed,
-            "n_truncated": self.n_truncated,
-            "seconds": self.seconds,
-            "shortcuts": self.shortcuts.to_dict(),
-            "calibration": None if self.calibration is None else self.calibration.to_dict(),
-        }
+        return {**asdict(self), "training": self.training.to_dict(), "shortcuts": self.shortcuts.to_dict()}
 
 
 @dataclass(frozen=True, eq=False)

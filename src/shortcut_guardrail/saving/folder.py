@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from ..config import GuardrailConfig
 from ..data import LabelNames, read_whole, to_json, write_folder
 from ..errors import DataError, GuardrailWarning, ModelError
 from ..mitigation import AdapterGuard, Fitted, strategy_of
 from ..models import TextClassifier
 from ..shortcuts import Shortcuts
-from ..strength import Calibration, StrengthChoice, UnlabelledCalibration
+from ..strength import StrengthChoice
 from ..typing import Head
 from .adapter import find_base, load_adapter, load_tokenizer, save_adapter
 from .model_card import model_card
@@ -52,9 +51,8 @@ def load_guarded(
         classifier = TextClassifier(model, tokenizer, head=head or record.head, max_length=longest, **options)
         _check_weights(folder, record, classifier.fingerprint(), base_name)
         classifier = classifier.named(record.label_names if label_names is None else label_names)
-        config = GuardrailConfig.from_dict(record.config)
-        strategy = strategy_of(config)
-        shortcuts = Shortcuts.from_dict(record.shortcuts, record.shortcut_rows)
+        config, strategy = record.config, strategy_of(record.config)
+        shortcuts = Shortcuts(record.shortcuts, record.shortcut_rows)
         adapter = load_adapter(classifier, folder, config, record) if strategy.trains else None
         choice = _choice(folder, record, classifier)
         fitted = Fitted(
@@ -99,12 +97,11 @@ def _choice(folder: Path, record: GuardrailRecord, classifier: TextClassifier) -
             stacklevel=7,
         )
         certificate = None
-    calibration, unlabelled = record.calibration, record.unlabelled_calibration
     return StrengthChoice(
         record.debias_strength,
         cast(Any, record.strength_source),
-        None if calibration is None else Calibration.from_dict(calibration),
-        None if unlabelled is None else UnlabelledCalibration.from_dict(unlabelled),
+        record.calibration,
+        record.unlabelled_calibration,
         certificate,
         record.support_hashes,
     )

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from ..config import GuardrailConfig
 from ..display import template
+from ..strength import Calibration
 from .record import GuardrailRecord
 
 
@@ -20,8 +17,8 @@ def model_card(record: GuardrailRecord) -> str:
         name=record.base_model["name"] or "(an in-memory model)",
         strategy=STRATEGIES[record.strategy],
         training=record.training,
-        config=GuardrailConfig.from_dict(record.config),
-        by_opinion=[item for item in record.shortcuts if item.get("reason") == "second opinion"],
+        config=record.config,
+        by_opinion=[item for item in record.shortcuts if item.reason == "second opinion"],
         certificate=certificate,
         calibration=calibration,
         labels_said=what_labels_said(calibration) if calibration else "",
@@ -31,16 +28,16 @@ def model_card(record: GuardrailRecord) -> str:
     return card
 
 
-def what_labels_said(calibration: Mapping[str, Any]) -> str:
+def what_labels_said(calibration: Calibration) -> str:
     """Whether the labels overruled the strength that unlabelled texts chose, in a sentence; empty where labels alone
     chose.
     """
-    before, p_value = calibration.get("without_labels"), calibration.get("p_value")
+    before, p_value = calibration.without_labels, calibration.p_value
     if before is None or p_value is None:
         return ""
-    scores = {point["strength"]: point["score"] for point in calibration["curve"]}
+    scores = {point.strength: point.score for point in calibration.curve}
     best = max(scores, key=lambda strength: scores[strength])
-    if calibration["strength"] != before:
+    if calibration.strength != before:
         base = ", or the base," if best else ""  # the p-value is the smaller of two comparisons
         return (
             f"Unlabelled texts chose {before:g}, which the labels overrule: strength {best:g}{base} answers more of "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from ..config import GuardrailConfig, StrategyName
 from ..data import As, Count, NotEmpty, Share, Within, checked, has_file, json_content
 from ..errors import ModelError
-from ..shortcuts import NEUTRALISED, Shortcut
+from ..shortcuts import Shortcut
 from ..strength import Calibration, CertifiedStrength, StrengthSource, UnlabelledCalibration
 from ..typing import Head
 
@@ -99,18 +99,18 @@ class GuardrailRecord:
     head: Head
     max_length: Annotated[int, Within(1, 2**31)]
     precision: str
-    config: Annotated[dict[str, Any], As(GuardrailConfig)]
+    config: GuardrailConfig
     debias_strength: Share
     strength_source: StrengthSource
-    calibration: Annotated[dict[str, Any] | None, As(Calibration)]
+    calibration: Calibration | None
     support_hashes: tuple[str, ...]
     seed: int
     training: Annotated[dict[str, Any], As(_Training)]
     seconds: dict[str, float]
     versions: dict[str, str]
-    unlabelled_calibration: Annotated[dict[str, Any] | None, As(UnlabelledCalibration)] = None
+    unlabelled_calibration: UnlabelledCalibration | None = None
     certificate: Annotated[dict[str, Any] | None, As(_Certificate)] = None
-    shortcuts: Annotated[tuple[dict[str, Any], ...], As(tuple[Shortcut, ...])] = ()
+    shortcuts: tuple[Shortcut, ...] = ()
     shortcut_rows: tuple[str, ...] = ()
     text_hashes: bool = True
 
@@ -121,11 +121,11 @@ class GuardrailRecord:
     @property
     def words(self) -> tuple[str, ...]:
         """The words and phrases that are neutralised."""
-        return tuple(item["text"] for item in self.shortcuts if item["verdict"] in NEUTRALISED)
+        return tuple(item.text for item in self.shortcuts if item.neutralised)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
-        return {"schema_version": GUARDRAIL_SCHEMA_VERSION, **vars(self)}
+        return {"schema_version": GUARDRAIL_SCHEMA_VERSION, **asdict(self)}
 
 
 def is_guarded_folder(path: str | Path) -> bool:

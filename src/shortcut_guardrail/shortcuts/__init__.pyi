@@ -1,4 +1,3 @@
-from .named import NEUTRALISED as NEUTRALISED
 from .named import Reason as Reason
 from .named import Shortcut as Shortcut
 from .named import Shortcuts as Shortcuts

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from ..config import ShortcutConfig
-from ..data import Count, Share, Word, checked
+from ..data import Count, Share, Word
 from ..decisions import Decision, Decisions
 from ..display import MOST_ROWS, Shown, Summary
-from ..errors import ConfigError, ModelError
+from ..errors import ConfigError
 from ..text import WordFinder, content_spans, parts_of, spaced, unit_key
 
 Verdict = Literal["named", "kept", "found", "confirmed", "cleared"]
@@ -135,19 +135,6 @@ class Shortcuts(Shown):
     def to_dict(self) -> list[dict[str, Any]]:
         """A JSON-ready list of the items."""
         return [asdict(item) for item in self.items]
-
-    @classmethod
-    def from_dict(cls, values: Iterable[Mapping[str, Any]], rows: Iterable[str] = ()) -> Shortcuts:
-        """The shortcuts that `to_dict` wrote, and the rows that are kept apart from them; a `ModelError` if damaged."""
-        items = checked(
-            tuple(values),
-            tuple[Shortcut, ...],
-            "guardrail.json",
-            path="shortcuts",
-            error=ModelError,
-            advice="Fit and save the guard again.",
-        )
-        return cls(items, tuple(rows))
 
 
 def check_said(config: ShortcutConfig) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from ..config import CalibrationConfig
-from ..data import Count, NotEmpty, Share, checked
+from ..data import Count, NotEmpty, Share
 from ..display import LEGEND_ABOVE, Shown, Summary, chart, p_value, spread
 from ..errors import ConfigError, DataError
 from ..metrics import balanced_accuracy
@@ -106,11 +106,6 @@ class Calibration(Shown):
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
         return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Calibration:
-        """What `to_dict` wrote."""
-        return cast(Calibration, checked(values, cls, "The calibration"))
 
 
 def check_support(labels: Sequence[int] | Array) -> None:

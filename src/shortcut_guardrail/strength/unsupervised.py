@@ -15,13 +15,13 @@ left, they are drawn apart from the others, and weighed by their share of all te
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import numpy as np
 
-from ..data import Count, NotEmpty, Share, Within, checked
+from ..data import Count, NotEmpty, Share, Within
 from ..display import Shown, Summary, spread
 from ..errors import RunError
 from ..typing import Array
@@ -93,11 +93,6 @@ class UnlabelledCalibration(Shown):
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
         return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> UnlabelledCalibration:
-        """What `to_dict` wrote."""
-        return cast(UnlabelledCalibration, checked(values, cls, "The calibration without labels"))
 
 
 LEAST_BEARING = 16
