@@ -19,32 +19,18 @@ from .named import Shortcut
 
 @dataclass(frozen=True, eq=False)
 class Paired:
-    """What labelled texts say of one candidate.
+    """What the n labelled texts that hold a candidate say of it.
 
     Attributes:
-        rows: Which of the labelled texts hold it, shape (n,), ascending.
-        answers: 1 where masking it puts the base's answer right, -1 where it puts it wrong, else 0, shape (n,).
+        mended: Texts that the base answers wrongly, and rightly with it masked.
+        broken: The other way round.
         changes: P(right class) with it masked minus without, shape (n,), each in [-1, 1].
     """
 
-    rows: Array
-    answers: Array
+    n: int
+    mended: int
+    broken: int
     changes: Array
-
-    @property
-    def n(self) -> int:
-        """Number of labelled texts that hold it."""
-        return len(self.rows)
-
-    @property
-    def mended(self) -> int:
-        """Texts that the base answers wrongly, and rightly with it masked."""
-        return int((self.answers > 0).sum())
-
-    @property
-    def broken(self) -> int:
-        """The other way round."""
-        return int((self.answers < 0).sum())
 
 
 def paired_evidence(
@@ -70,9 +56,10 @@ def paired_evidence(
                 masked_texts(support.select(rows), chosen, classifier.tokenizer.mask_token_id)
             )
         right, before = labels[rows], probs[rows]
-        was, is_ = ((answers.argmax(axis=1) == right).astype(int) for answers in (before, after))
+        was, is_ = (answers.argmax(axis=1) == right for answers in (before, after))
         at = np.arange(len(rows)), right
-        found.append(Paired(rows, is_ - was, after[at] - before[at]))
+        mended, broken = int((is_ & ~was).sum()), int((was & ~is_).sum())
+        found.append(Paired(len(rows), mended, broken, after[at] - before[at]))
     return found
 
 
