@@ -17,7 +17,7 @@ from shortcut_guardrail.audit.evidence import Agreement
 from shortcut_guardrail.mitigation.changes import Change, Changes
 from shortcut_guardrail.mitigation.training import AdapterTraining
 from shortcut_guardrail.report import view
-from shortcut_guardrail.report.html import render_audit, render_change, render_comparison
+from shortcut_guardrail.report.html import render_audit, render_comparison
 from shortcut_guardrail.report.terminal import print_audit, print_certificate, print_evaluations, print_repair, words_of
 from shortcut_guardrail.strength.calibration import Calibration
 from shortcut_guardrail.strength.certificate import Certificate, CertifiedStrength
@@ -459,8 +459,9 @@ def test_models_stand_side_by_side():
 def test_a_change_says_what_the_gate_found():
     outcome = GateOutcome(("mstps went from 0.4 to 0.5; it may increase by 0.02 at most.",), ("a note <b>",))
     old, new = (audit(candidate(name)).to_dict() for name in "ab")
-    words = words_in(render_change(old, new, outcome=outcome, names=("v1 <i>", "v2")))
+    audits = {"v1 <i>": old, "v2": new}
+    words = words_in(render_comparison(audits, title="t", main="v2", outcome_of_gate=outcome))
     assert "Failed. mstps went from 0.4 to 0.5; it may increase by 0.02 at most. a note <b>" in words
     assert "flip rate, v1 <i>" in words
     assert "Candidates, v2" in words
-    assert "Passed." in words_in(render_change(old, new, outcome=GateOutcome((), ())))
+    assert "Passed." in words_in(render_comparison(audits, title="t", outcome_of_gate=GateOutcome((), ())))

@@ -44,7 +44,7 @@ def compare(
     """
     from ..audit import Metric, check_limits, common_metrics, newly_flagged, parse_limit
     from ..data import write_file
-    from ..report import print_change, render_change
+    from ..report import print_change, render_comparison
     from ..text import visible_name
 
     limits = [parse_limit(text, "increase") for text in max_increase or ()]
@@ -58,7 +58,13 @@ def compare(
     if appeared:
         output.say(f"Newly flagged: {', '.join(map(visible_name, appeared))}.")
     if html is not None:
-        page = render_change(before, after, outcome=outcome, names=(str(old), str(new)), redact=redact)
+        page = render_comparison(
+            {str(old): before, str(new): after},
+            title="Shortcut audit: what changed",
+            main=str(new),
+            redact=redact,
+            outcome_of_gate=outcome,
+        )
         write_file(html, page, overwrite=output.overwrite)
         output.say(f"Written: {html}")
     metrics = {key: (Metric(key).value(before), Metric(key).value(after)) for key in common_metrics(before, after)}

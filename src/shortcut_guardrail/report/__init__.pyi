@@ -3,7 +3,6 @@ from .decisions import print_decided as print_decided
 from .decisions import print_decisions as print_decisions
 from .decisions import print_questions as print_questions
 from .html import render_audit as render_audit
-from .html import render_change as render_change
 from .html import render_comparison as render_comparison
 from .html import render_review as render_review
 from .terminal import cut_note as cut_note

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from importlib.resources import files
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..display import template
 from ..review import make_deck
@@ -16,8 +16,9 @@ from .charts import AXIS
 from .view import audit_view, compared_candidates, comparison_lead, distributions, group_rows, score_rows
 
 if TYPE_CHECKING:
-    from ..audit import GateOutcome
+    from ..audit import AuditReport
     from ..decisions import Decisions
+    from ..evaluation import Evaluation
 
 Document = Mapping[str, Any]
 
@@ -34,15 +35,8 @@ COLUMNS = (
 """Columns of the table of candidates: key, heading, and the direction in which they are sorted first."""
 
 
-class Result(Protocol):
-    """A finished result, such as `AuditReport` or `Evaluation`."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Its numbers, JSON-ready."""
-
-
 def render_audit(
-    audit: Result | Document,
+    audit: AuditReport | Document,
     *,
     redact: bool = False,
     decisions: Decisions | None = None,
@@ -63,8 +57,8 @@ _NOT_SHOWN: Document = {"subtitle": "", "introduction": (), "certificate": None,
 
 
 def render_comparison(
-    audits: Mapping[str, Result | Document] = MappingProxyType({}),
-    evaluations: Mapping[str, Result] = MappingProxyType({}),
+    audits: Mapping[str, AuditReport | Document] = MappingProxyType({}),
+    evaluations: Mapping[str, Evaluation] = MappingProxyType({}),
     *,
     title: str,
     main: str | None = None,
@@ -111,20 +105,6 @@ def render_comparison(
     )
     # Half of a surrogate pair, which JSON can hold, cannot be written as UTF-8.
     return page.lstrip().encode("utf-8", "replace").decode("utf-8")
-
-
-def render_change(
-    old: Result | Document,
-    new: Result | Document,
-    *,
-    outcome: GateOutcome,
-    names: tuple[str, str] = ("old", "new"),
-    redact: bool = False,
-) -> str:
-    """A page on the way from one audit to the next: what the gate found, and both side by side."""
-    audits = {names[0]: old, names[1]: new}
-    title = "Shortcut audit: what changed"
-    return render_comparison(audits, title=title, main=names[1], redact=redact, outcome_of_gate=outcome)
 
 
 def render_review() -> tuple[str, str]:

@@ -38,7 +38,6 @@ def marked_pieces(
     """Cut a text at its important units.
 
     Args:
-        text: One side of the input.
         important: The important units of the input as `ImportantToken`s, the most important first.
         segment: Which side `text` is.
         named: The candidate in question, if it is on this side: its `start`, `end`, `change` and whether it `flips`.
