@@ -18,8 +18,6 @@ class GroupAccuracy:
     """Accuracy within one group.
 
     Attributes:
-        name: Readable name.
-        n: Number of examples.
         accuracy: In [0, 1]; NaN for an empty group.
         interval: Exact (Clopper-Pearson) 95 % interval; NaNs for an empty group.
     """
@@ -49,14 +47,7 @@ def majority_accuracy(labels: Array) -> float:
 def group_accuracy(
     predictions: Array, labels: Array, groups: Array, names: tuple[str, ...]
 ) -> tuple[GroupAccuracy, ...]:
-    """Accuracy within every group, in the order of `names`.
-
-    Args:
-        predictions: Class ids, shape (N,).
-        labels: Class ids, shape (N,).
-        groups: Group ids, shape (N,), in [0, G).
-        names: G readable names.
-    """
+    """Accuracy within every group, in the order of `names`."""
     inside = [groups == group for group in range(len(names))]
     return tuple(
         GroupAccuracy(
@@ -105,7 +96,6 @@ class TokenRecall:
     Attributes:
         recall: Share of shortcut-containing texts with a shortcut token among the k most important; NaN without any.
         chance: What k ordinary tokens drawn at random would reach on the same texts.
-        n: Number of shortcut-containing texts.
     """
 
     recall: float
@@ -125,7 +115,6 @@ def token_recall(important: Array, shortcut_tokens: list[set[int]], n_ordinary: 
         important: Important token positions, highest score first, shape (N, K), -1 where empty.
         shortcut_tokens: For each text the positions of its shortcut tokens; an empty set means it has none.
         n_ordinary: Number of ordinary tokens of each text, shape (N,).
-        k: How many of the important tokens count.
     """
     from scipy.stats import hypergeom
 

@@ -92,9 +92,7 @@ def masking_effects(
     Args:
         positions: Which tokens are masked, or with `units` the first unit of each span, shape (N, K), -1 for an empty
             slot.
-        units: The units of the texts.
         last: Last unit of each span, shape (N, K); single units without.
-        stage: What to call this to `progress`.
     """
     n, k = positions.shape
     mask_token_id = classifier.tokenizer.mask_token_id

@@ -69,7 +69,6 @@ def token_scores(classifier: TextClassifier, batch: Batch, config: SaliencyConfi
     each other, so the gradient of the sum is each text's own.
 
     Args:
-        classifier: The model; its weights ask for no gradient.
         config: `gradient` chooses the form; with `cross_entropy` the scores are the paper's as they come out of
             floating point, and `tempering` is 1.
     """
@@ -119,7 +118,6 @@ def find_important_tokens(
     the result for all.
 
     Args:
-        config: k and the form of the gradient.
         units: The units to score in place of tokens; `positions` then holds their ids.
     """
     config = config or SaliencyConfig()

@@ -61,8 +61,6 @@ class Tally:
     shape (M, C). Texts that are no evidence count in `count` alone.
 
     Attributes:
-        names: The candidates.
-        n_words: Words of each one.
         count: Inputs in which it is important, repeats included.
         present, without: Texts that hold it, and that do not.
         important: Texts in which it is important.
@@ -73,9 +71,7 @@ class Tally:
         target: The class with the largest pull, -1 if it pulls nowhere.
         lost: Texts that lose this class when it is masked.
         opposed: Texts whose rest is given another class.
-        tested: Whether it occurs often enough.
         p_pull: p-value of the null hypothesis's second part.
-        n_texts: Number of texts.
     """
 
     names: tuple[str, ...]
@@ -198,7 +194,6 @@ class LevelCounts:
     """How strongly texts speak for classes, counted by level (see `stats.brunner_munzel.levels`).
 
     Attributes:
-        candidates: Those that are counted, shape (T,).
         others: Evidence texts without each candidate by how strongly they speak for its class, with flagged candidates
             masked, shape (T, LEVELS).
         rests: Those with it, by how strongly their rest does, with nothing else masked, shape (T, LEVELS).

@@ -49,12 +49,10 @@ class Example:
     Attributes:
         index: Which of the audited texts it is, from 0.
         text: The text; `None` where texts are left out.
-        text_pair: Its pair, if texts are pairs.
         segment: 0 if the candidate stands in the text, 1 if in its pair.
         start: First character of the candidate.
         end: One past its last character.
         label: The answer to the whole text.
-        probability: Its probability.
         masked_label: The answer with the candidate masked.
         masked_probability: The probability of that answer.
         change: Change of the first answer's probability.
@@ -92,8 +90,6 @@ class LabelledEvidence:
     """What labels say about a candidate, over the distinct texts in which it is important.
 
     Attributes:
-        n: Number of those texts.
-        accuracy: Share answered correctly.
         accuracy_masked: The same with the candidate masked.
         flips_to_right: Texts answered wrongly, and correctly with the candidate masked.
         flips_to_wrong: Texts answered correctly, and wrongly with the candidate masked.

@@ -72,7 +72,6 @@ class Shard:
             words masked, less the sum of two changes: with all but one masked, and with that one masked. The one is
             the first or the last word, whichever takes less part in the phrase.
         joint: For phrases: the change with all words masked, shape (O,); NaN for single units.
-        phrases: The phrases that were masked in this shard.
     """
 
     rows: Array
@@ -141,7 +140,6 @@ class Measured:
     """What is measured of N texts, and kept of every text where all of them fit into memory.
 
     Attributes:
-        encoded: The texts as the model saw them.
         saliency: Important units and predictions of each text; `positions` holds unit ids.
         effects: Predictions with each important unit masked.
         units: The units of each text; for the unit `token` their ids are positions.
@@ -187,10 +185,8 @@ def make_shard(
     """Put what was measured into a shard; for the unit `phrase`, mask recurring phrases first.
 
     Args:
-        measured: From `measure` on D distinct texts.
         rows: Which of N inputs each text is, shape (D,).
         labels: Class ids of the inputs, shape (N,).
-        known_phrases: Phrases of earlier shards.
     """
     encoded, saliency, units = measured.encoded, measured.saliency, measured.units
     before, after = predicted_probabilities(saliency, measured.effects)

@@ -30,10 +30,8 @@ class AuditReport(Shown):
         n: Number of texts, repeats included.
         n_distinct: Number of distinct texts; near-identical repeats (case, digits, punctuation) count once.
         unit: What is scored and masked: `token`, `word` or `phrase` (words, and phrases of them).
-        top_k: Important units per text.
         fdr: The false-discovery rate that `flagged` promises.
         min_relative_effect: The share of pairs up to which a candidate's context is taken to warrant what it does.
-        label_names: Names of the classes.
         predicted: How many texts were given each class, in the order of `label_names`.
         mstps: Maximum single-token prediction sensitivity, in [0, 1], over all texts; for another unit than `token` the
             same of words.

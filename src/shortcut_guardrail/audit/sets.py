@@ -96,11 +96,7 @@ def _holding_none(names: Set[str]) -> Callable[[Shard], Array]:
 
 
 def set_p_value(shards: Shards, config: AuditConfig, left_out: Set[str] = frozenset()) -> float:
-    """Of the null hypothesis that no set of words overrides its texts, in [0, 1]; see the head of this module.
-
-    Args:
-        left_out: Names of what is flagged or takes turns with it.
-    """
+    """Of the null hypothesis that no set of words overrides its texts, in [0, 1]; see the head of this module."""
     half = replace(config, min_count=max(2, config.min_count // 2))
     others = _only(shards, _holding_none(left_out))
 

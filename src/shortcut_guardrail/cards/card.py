@@ -59,7 +59,6 @@ class Flip:
         after: The class that it predicts with the card's words masked too.
         text_hash: Tells the text again; empty in an audit that was written without hashes.
         text: The text; `None` in an audit that was written without texts.
-        text_pair: The second text, where texts are pairs.
         margin: By how much `after` is ahead of `before` with the words masked, in log-probability; `None` where it was
             not kept.
     """
@@ -91,12 +90,10 @@ class Card:
     Attributes:
         id: See `card_id`.
         words: Its words and phrases, that on which most predictions depend first.
-        pulls_to: The class.
         texts: Distinct texts that hold any of the words, near-identical ones counted once.
         changes: Of these, texts whose prediction changes when all the words are masked at once, given the words of
             other cards that the audit flags.
         share: `changes` among all distinct texts, in [0, 1].
-        evidence: What the audit says of the words.
         except_in: Phrases of other cards that hold one of its words. There the word belongs to the phrase: it is not
             masked, and does not count.
         moved: `changes` by class, the most frequent first.

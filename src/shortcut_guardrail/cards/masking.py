@@ -68,7 +68,6 @@ class Answered:
     """Some texts, what the model answers to them, and what it answers with words masked that are given.
 
     Attributes:
-        encoded: N texts or pairs.
         probs: Class probabilities of the texts as they are, shape (N, C).
     """
 
@@ -112,7 +111,6 @@ def masked_answers(
     """Answer the texts that hold any of some words, with and without all of them: two forward passes a text.
 
     Args:
-        encoded: N texts or pairs.
         words: Words and phrases, found as `text.WordFinder` does in what the model sees of a text; or their finder.
         kept: Phrases in which nothing is masked, such as a card's `except_in`.
         probs: What the model answers to all N texts, shape (N, C), where that is known; saves the first pass.
@@ -226,7 +224,6 @@ def find_flips(
     """The flips of each card; of near-identical texts (case, digits, punctuation) the first alone.
 
     Args:
-        encoded: N texts.
         cards: Of an audit. All words of a card are masked at once.
         given: Words that are taken for shortcuts already, and masked in both versions of a text. Those of a card itself
             are not given to it.

@@ -43,7 +43,6 @@ def open_classifiers(
     Args:
         specs: Each a folder or Hub id of a model, a TOML file (see docs/howto/second-opinion-sources.md),
             `module:function`, a function from N texts to probabilities of shape (N, C), or a `Classifier`.
-        labels: The C labels, in their order.
         descriptions: What is said in place of a label to what reads words; a TOML file's own come first.
         cache: Folder in which answers of models and endpoints are kept; without it an interrupted run starts anew.
 

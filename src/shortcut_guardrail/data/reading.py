@@ -60,7 +60,6 @@ class TextData:
         texts: N texts, or N pairs when there is a second text column; none is empty or only whitespace.
         labels: N labels as written, still strings; `label_ids` turns them into class ids. None without such a column.
         rows: Where each record stands, counted from 1: the line on which it starts, or its row in Parquet and the Hub.
-        row_word: "line" or "row", whichever `rows` counts.
         text_column: The column the texts come from, or the first texts of pairs.
         text_pair_column: The column the second texts come from; None for single texts.
     """

@@ -41,7 +41,6 @@ class Table:
         columns: Their names; for JSON Lines those that these records have.
         rows: Where each record stands in the source, from 1, counted in what `row_word` says.
         column: Gives the values of one column, which for CSV are all strings; to be called once for each column.
-        problems: Sentences about records that could not be read.
     """
 
     columns: list[str]

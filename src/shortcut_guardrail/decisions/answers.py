@@ -73,7 +73,6 @@ class Answers:
     Attributes:
         said: By people, the first first.
         judges: By classifiers, by name.
-        texts: The T texts that these were asked about.
         earlier: Decisions that stand already, such as those of a file that is gone on with.
     """
 

@@ -48,7 +48,6 @@ class AuditedCards:
         id: Hash of the model, the settings and the cards.
         model: Fingerprint of the audited model.
         data: Fingerprint of the audited texts.
-        n: Distinct texts.
         cards: Most changeable predictions first.
         flagged: Words that the audit flags, on cards or on none.
     """

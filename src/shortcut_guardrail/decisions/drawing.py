@@ -125,7 +125,6 @@ class Drawing:
         known: By row, the label of a text where it is known. Such a text is not asked about: its label answers, before
             all questions, and counts toward n.
         answered: Questions that were answered, and are not asked again.
-        after: How many answers are kept.
         given: Words that were masked before and after when flips were counted.
     """
 

@@ -64,9 +64,6 @@ def opinions_of(
 
     Args:
         shares: By card, the share of the audited texts that its flips are; empty where that is not known.
-
-    Returns:
-        By card what is said of it, and by judge its qualification for each pair of classes.
     """
     rows = {text: i for i, text in enumerate(answers.texts)}
     judges: dict[Pair, _Judges] = {}

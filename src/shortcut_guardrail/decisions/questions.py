@@ -66,10 +66,8 @@ class Questions:
     """What is asked about the cards of one audit, of anybody.
 
     Attributes:
-        audited: The cards, and what they were audited on.
         flips: By card, its flips; each text once.
         keys: What each question to a person tells about a card, of all calls.
-        reference: Texts without the cards' words.
         models: Fingerprints of the deployed model and of its base, which are no judges.
         asked: The questions of the last call in the order in which they are put, cards mixed.
         one_by_one: Whether texts are asked about one after the other, and only for cards that somebody is unsure of,

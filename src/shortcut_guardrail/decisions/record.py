@@ -185,8 +185,6 @@ class Decisions:
     Attributes:
         cards: One for each card that somebody was asked about.
         audit: The audit's id; `None` for a file that names none, as for what follows.
-        model: Fingerprint of the audited model.
-        data: Fingerprint of the audited texts.
         answers: The file beside this one that has their answers.
     """
 

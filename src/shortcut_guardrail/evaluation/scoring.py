@@ -44,7 +44,6 @@ class Evaluation(Shown):
         majority_accuracy: What always answering the most frequent class scores.
         groups: Accuracy by label and, where shortcuts were named, their presence.
         sensitivity: How far the answers hang on single tokens, on all texts or a random sample of them.
-        n_truncated: Texts longer than the model takes.
     """
 
     n: int
@@ -162,7 +161,6 @@ def score(
 
     Args:
         shortcut_tokens: See `shortcut_tokens`; `None` groups by label alone.
-        sensitivity: How far the answers hang on single tokens.
     """
     groups, names = labels, label_names
     if shortcut_tokens is not None:

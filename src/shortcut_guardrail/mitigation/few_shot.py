@@ -87,10 +87,8 @@ def assign_folds(labels: Array, texts: Sequence[Any], n_folds: int, seed: int) -
     """The fold of each row, shape (n,): each class dealt out to all folds, and equal texts to one.
 
     Args:
-        labels: Class ids, shape (n,).
         texts: Something hashable for each row that says which texts are equal.
         n_folds: Number of folds; of fewer distinct texts each is one of its own.
-        seed: Of the order within a class.
     """
     numbers: dict[Any, int] = {}
     group = np.array([numbers.setdefault(text, len(numbers)) for text in texts])

@@ -34,7 +34,6 @@ class FitReport(Shown):
 
     Attributes:
         training: The adapter's training; one of no steps where nothing was trained.
-        n_truncated: Texts it was fitted on that are longer than the model takes.
         seconds: Wall-clock time by stage: `tokenise` (nearly none of texts that were encoded before), `target` (looking
             for what to neutralise), `attribute` or `teacher` (what training starts from), `cross-validate`, `adapt`.
         shortcuts: What is neutralised and what was weighed; nothing for plain `maskcl` and `few-shot`.
@@ -81,7 +80,6 @@ class Fitted:
         guard: The base model at any strength.
         training: The record of the training, as `AdapterTraining.to_dict` gives it.
         seconds: Wall-clock time by stage; the choice of the strength adds to it.
-        shortcuts: What is neutralised.
         texts: `data.text_number` of the texts it was fitted on, as far as they are known.
         text_hashes: Whether they are; not in a guard that was saved without hashes of texts.
         unlabelled: What the last choice of the strength without labels was.

@@ -67,7 +67,6 @@ class Strategy(ABC):
         needs_shortcuts: Whether it has to know which words are shortcuts.
         learns_from_labels: Whether it learns from labelled texts, and from nothing else. It then chooses its strength
             itself, by cross-validation.
-        trains: Whether it trains an adapter.
     """
 
     name: ClassVar[str]

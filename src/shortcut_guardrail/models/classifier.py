@@ -62,7 +62,6 @@ class TextClassifier:
         tokenizer: Its fast tokenizer, with a mask token.
         head: `softmax`, or `sigmoid` for a single-logit binary head; `None` reads it from the model's configuration.
         max_length: Tokens per input, special tokens included; `None` takes the most the model can.
-        batch_size: Sequences per forward pass.
         device: `None` takes a GPU where there is one.
         precision: Number format of the matrix products: `float32`, `bfloat16` (autocast), or `auto`, which takes
             bfloat16 where the hardware computes in it. Scores, losses and probabilities are 32 bit in any case.
@@ -71,7 +70,6 @@ class TextClassifier:
 
     Raises:
         ModelError: The model or tokenizer lacks something; the sentence names all that is missing.
-        ConfigError: An option is out of range.
     """
 
     def __init__(

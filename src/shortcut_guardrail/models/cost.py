@@ -21,7 +21,6 @@ class Cost:
     """What it takes to ask a classifier about some texts; `None` where that is not known before.
 
     Attributes:
-        texts: Number of texts.
         tokens: Tokens that go in, prompts included; of endpoints an estimate of one for four bytes.
         calls: Passes through a model, calls of a function, or requests to an endpoint that are not in its cache.
         seconds: Measured on a few of the texts; for an endpoint from requests of before, or by its own rate limit.

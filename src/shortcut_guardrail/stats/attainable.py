@@ -62,7 +62,6 @@ def texts_needed(
         n: Texts that hold it, shape (M,).
         lost: Those that lose its class when it is masked.
         against: Texts without it that are given another class.
-        without: Texts without it.
         levels: The p-value needed.
         min_count: See `AuditConfig`, as for `min_pull` and `min_relative_effect`.
 

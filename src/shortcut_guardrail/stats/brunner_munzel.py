@@ -78,10 +78,8 @@ class Placements:
     """What the pairs of each single text of a sample say, as sums.
 
     Attributes:
-        n: Number of texts.
         total: Sum over them of the share of their pairs with the other sample in which this text speaks less, ties
             counted half.
-        squares: Sum of the squares.
     """
 
     n: int

@@ -99,7 +99,6 @@ def mixed_bound(bounds: list[Bound], shares: list[float]) -> Bound:
     A sum of binomials of unequal shares spreads less than one of their mean, so that the mean may be tested.
 
     Args:
-        bounds: One for each direction.
         shares: How many of the flips go there, with the sum 1.
     """
     if len(bounds) == 1:

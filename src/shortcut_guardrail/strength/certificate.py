@@ -90,7 +90,6 @@ class Certificate(Shown):
     """Which strengths are certified to be no worse than the base by more than a margin; see `CertifyConfig`.
 
     Attributes:
-        method: The procedure, in words.
         n_labels: Labelled texts, whether their answers differ or not.
         points: The strengths above 0, ascending.
         n_fitted: How many of these texts the guard was fitted on. Where there are any, the sentence says that nothing

@@ -53,8 +53,6 @@ def with_insertions(
         encoded: N texts without a shortcut.
         bearing: Texts with one, at least one of them.
         positions: The tokens of their shortcuts.
-        max_length: Tokens per input, special tokens included.
-        rng: Draws the occurrence and the place.
     """
     patterns = [p for i, chosen in enumerate(positions) for p in _patterns(bearing, i, chosen)]
     words = words_as_units(encoded)

@@ -118,7 +118,6 @@ def recurring_phrases(units: Units, important: Array, *, min_count: int, known: 
     No effect of masking has a say here, so that tests of the effects stay valid.
 
     Args:
-        units: Words of N texts.
         important: The important words of each text, shape (N, K), -1 where empty.
         min_count: In how many texts a phrase has to occur.
         known: Phrases found before, such as in earlier shards; they need not recur here.
