@@ -105,6 +105,9 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "electra": {**_SMALL, "embedding_size": 8},
     "deberta": _DEBERTA,
     "deberta-v2": _DEBERTA,
+    # As the published ones: the query and key layers project the relative positions too.
+    "deberta-v3": {**_DEBERTA, "share_att_key": True, "position_buckets": 8, "norm_rel_ebd": "layer_norm"},
+    "longformer": {**_ROBERTA, "attention_window": [4, 4]},  # swaps sequences and tokens, and pads a batch further
     "mpnet": {**_SMALL, "pad_token_id": 1},
     "modernbert": {**_SMALL, **_SPECIAL_IDS, "global_attn_every_n_layers": 2, "classifier_pooling": "mean"},
 }
@@ -122,10 +125,11 @@ def build_family(name: str, *, n_classes: int = 2, seed: int = 0) -> tuple[Any, 
     """A tiny random classifier of a family with a tokenizer of its kind."""
     from transformers import AutoConfig
 
-    byte_level = name in ("roberta", "xlm-roberta", "mpnet")
-    segments = name in ("bert", "albert", "electra", "deberta", "deberta-v2")
+    byte_level = name in ("roberta", "xlm-roberta", "mpnet", "longformer")
+    segments = name in ("bert", "albert", "electra") or name.startswith("deberta")
     tokenizer = byte_level_tokenizer() if byte_level else wordpiece_tokenizer(segments=segments)
-    config = AutoConfig.for_model(name, vocab_size=len(tokenizer), num_labels=n_classes, **FAMILIES[name])
+    kind = name.replace("deberta-v3", "deberta-v2")
+    config = AutoConfig.for_model(kind, vocab_size=len(tokenizer), num_labels=n_classes, **FAMILIES[name])
     torch.manual_seed(seed)
     return AutoModelForSequenceClassification.from_config(config).eval(), tokenizer
 

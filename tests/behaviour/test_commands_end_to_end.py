@@ -72,7 +72,7 @@ def test_single_texts(ok, bert, write_csv, tmp_path):
     np.testing.assert_allclose(written, plain_logits(peft, tokenizer, SINGLE).softmax(-1), atol=2e-6)
 
 
-@pytest.mark.parametrize("family_name", ["bert", "distilbert"])
+@pytest.mark.parametrize("family_name", ["bert", "deberta-v3"])
 def test_text_pairs(ok, family, write_csv, tmp_path, family_name):
     model, tokenizer = family(family_name, n_classes=3)
     names, header = ["entailment", "neutral", "contradiction"], ("premise", "hypothesis", "label")

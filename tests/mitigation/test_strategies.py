@@ -34,9 +34,11 @@ def config(kind):
     return GuardrailConfig(saliency=SaliencyConfig(top_k=3), adapter=ADAPTER, **KINDS[kind])
 
 
-@pytest.fixture(params=[True, False], ids=["packed", "padded"])
-def classifier(bert, request):
-    return TextClassifier(*bert, batch_size=3, packing=request.param)
+@pytest.fixture(params=["packed", "padded", "deberta-v3", "longformer"])  # the last two cannot mix strengths
+def classifier(bert, family, request):
+    kind = request.param
+    model = bert if kind in ("packed", "padded") else family(kind)
+    return TextClassifier(*model, batch_size=3, packing=kind == "packed")
 
 
 @pytest.fixture(params=KINDS)
@@ -107,7 +109,14 @@ def test_texts_with_a_target_get_the_adapters_answer(classifier, texts):
     guard = fitted(classifier, encoded, "distill, per input")
     with rescale_adapter_scale(guard.adapted.model, 0.6):
         expected = guard.adapted.predict_logits(encoded)
+        important = find_important_tokens(guard.adapted, encoded, SaliencyConfig(top_k=3))
     np.testing.assert_allclose(logits_at(guard, encoded, 0.6)[BEARING], expected[BEARING], atol=1e-4)
+    # What such a guard depends on is what its adapter depends on there, and elsewhere what the base does.
+    base = find_important_tokens(classifier, encoded, SaliencyConfig(top_k=3))
+    with guard.at(0.6) as used:
+        found = find_important_tokens(used, encoded, SaliencyConfig(top_k=3))
+    expected = np.where(np.isin(np.arange(len(encoded)), BEARING)[:, None], important.scores, base.scores)
+    np.testing.assert_allclose(found.scores, expected, rtol=1e-3, atol=1e-5)
 
 
 def test_full_strength_is_the_masked_text_where_no_target_is_important(classifier, texts):
@@ -118,9 +127,9 @@ def test_full_strength_is_the_masked_text_where_no_target_is_important(classifie
     masked = masked_texts(encoded, positions, mask)
     np.testing.assert_array_equal(logits_at(masking, encoded, 1.0), classifier.predict_logits(masked))
     with masking.at(1.0) as used:
-        important = find_important_tokens(used, encoded, SaliencyConfig(top_k=20))
+        important = find_important_tokens(used, encoded, SaliencyConfig(top_k=34))
         effects = masking_effects(used, encoded, important.positions)
-    base = find_important_tokens(classifier, encoded, SaliencyConfig(top_k=20))
+    base = find_important_tokens(classifier, encoded, SaliencyConfig(top_k=34))
     for i in BEARING:
         target = set(positions[i].tolist())
         assert not target & set(important.positions[i].tolist())

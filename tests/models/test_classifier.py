@@ -21,10 +21,10 @@ from tiny_models import FAMILIES, tiny_bert, wordpiece_tokenizer
 pytestmark = pytest.mark.filterwarnings("ignore:.*ELECTRA discriminator")
 PAIRS = [("clean room", "was bad"), ("good food", "very slow")]
 TARGETS = {
-    **{name: {"query", "value"} for name in ("bert", "roberta", "xlm-roberta", "albert", "electra")},
+    **{name: {"query", "value"} for name in ("bert", "roberta", "xlm-roberta", "albert", "electra", "longformer")},
     "distilbert": {"q_lin", "v_lin"},
     "deberta": {"in_proj"},
-    "deberta-v2": {"query_proj", "value_proj"},
+    **{name: {"query_proj", "value_proj"} for name in ("deberta-v2", "deberta-v3")},
     "mpnet": {"q", "v"},
     "modernbert": {"Wqkv"},
 }

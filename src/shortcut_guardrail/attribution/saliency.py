@@ -79,7 +79,8 @@ def token_scores(classifier: TextClassifier, batch: Batch, config: SaliencyConfi
             target = torch.nn.functional.cross_entropy(logits, logits.argmax(dim=-1), reduction="sum")
         else:
             target = margin(logits).sum()
-        (gradient,) = torch.autograd.grad(target, leaves)
+        # A model that answers a batch twice has two leaves, and each text depends on one of them.
+        gradient = torch.stack(torch.autograd.grad(target, leaves)).sum(dim=0)
     scores = classifier.per_token((gradient.float() * leaves[0].detach().float()).norm(dim=-1), batch)
     logits = logits.detach()
     # 1 - p = sigmoid(-margin): subtracting from 1 would round to 0.

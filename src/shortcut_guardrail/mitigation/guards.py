@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..models import Batch, EncodedTexts, TextClassifier
 from ..text import WordFinder
 from ..typing import Array, Progress
-from .scaling import logits_by_strength, merged, strength_of_each
+from .scaling import logits_by_strength, merged, scaled, strength_of_each, takes_strength_of_each
 
 
 class AdapterGuard:
@@ -120,7 +120,19 @@ class _Targeted(TextClassifier):
 
 
 class _PerInput(_Targeted):
-    """The adapter at the strength for texts with a shortcut, and at 0 for all others."""
+    """The adapter at the strength for texts with a shortcut, and at 0 for all others.
+
+    A model that cannot mix strengths in a batch answers each batch twice.
+    """
+
+    mixes: bool
+
+    @classmethod
+    def around(cls, classifier: TextClassifier, finder: WordFinder, strength: float) -> Self:
+        """See `_Targeted`."""
+        twin = super().around(classifier, finder, strength)
+        twin.mixes = takes_strength_of_each(classifier)
+        return twin
 
     def collate(self, encoded: EncodedTexts, indices: Sequence[int] | Array) -> Batch:
         """Each text of the batch gets its strength."""
@@ -130,8 +142,14 @@ class _PerInput(_Targeted):
 
     def logits(self, batch: Batch) -> Tensor:
         """See `TextClassifier`."""
-        with strength_of_each(self, batch):
-            return super().logits(batch)
+        if self.mixes:
+            with strength_of_each(self, batch):
+                return super().logits(batch)
+        assert batch.strengths is not None
+        with scaled(self.model, self.strength):
+            guarded = super().logits(batch)
+        with self.model.disable_adapter():
+            return torch.where(batch.strengths[:, None] > 0, guarded, super().logits(batch))
 
 
 class _Masking(_Targeted):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,23 +17,51 @@ from .lora import adapted_layers
 
 
 @contextmanager
-def strength_of_each(classifier: TextClassifier, batch: Batch) -> Iterator[None]:
-    """Within the block each sequence of a batch has its own strength, `batch.strengths`.
-
-    LoRA adds `scale * BA x` to a layer's output, so a scale for each token is a strength for each sequence.
-    """
-    assert batch.strengths is not None
-    factors = classifier.per_sequence(batch.strengths, batch)
+def scaled(model: Any, factor: float | torch.Tensor) -> Iterator[None]:
+    """Within the block the adapter of a PEFT model is scaled by a factor, or by one for each token."""
     held: list[tuple[dict[str, Any], str, Any]] = []
     try:
-        for _, layer in adapted_layers(classifier.model):
+        for _, layer in adapted_layers(model):
             for name in layer.active_adapters:
                 held.append((layer.scaling, name, layer.scaling[name]))
-                layer.scaling[name] = factors * layer.scaling[name]
+                layer.scaling[name] = factor * layer.scaling[name]
         yield
     finally:
         for scaling, name, scale in held:
             scaling[name] = scale
+
+
+def strength_of_each(classifier: TextClassifier, batch: Batch) -> AbstractContextManager[None]:
+    """Within the block each sequence of a batch has its own strength, `batch.strengths`; see `takes_strength_of_each`.
+
+    LoRA adds `scale * BA x` to a layer's output, so a scale for each token is a strength for each sequence.
+    """
+    assert batch.strengths is not None
+    return scaled(classifier.model, classifier.per_sequence(batch.strengths, batch))
+
+
+@torch.inference_mode()
+def takes_strength_of_each(classifier: TextClassifier) -> bool:
+    """Whether every adapted layer sees the tokens of the batch, so that each sequence can have its own strength.
+
+    DeBERTa-v3 also sends the relative positions through its query and key layers, which no sequence owns. Longformer
+    swaps sequences and tokens. One forward pass of three short sequences tells.
+    """
+    batch = classifier.collate(classifier.encode(["a", "a b c", "a b c d e"]), range(3))
+    shape = classifier.per_sequence(torch.ones(3, device=classifier.device), batch).shape[:2]
+    fits: list[bool] = []
+
+    def check(_: Any, inputs: tuple[Any, ...]) -> None:
+        seen = inputs[0].shape
+        fits.append(len(seen) == 3 and seen[0] == shape[0] and shape[1] in (1, seen[1]))
+
+    hooks = [layer.register_forward_pre_hook(check) for _, layer in adapted_layers(classifier.model)]
+    try:
+        classifier.logits(batch)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return all(fits)
 
 
 @contextmanager
@@ -64,7 +92,7 @@ def logits_by_strength(
     """Class logits of every text at every strength, shape (S, N, C).
 
     Strength 0 is computed with the adapter switched off. The others share their forward passes, each sequence with a
-    scale of its own.
+    scale of its own, where the model takes that.
 
     Args:
         classifier: Around a PEFT model.
@@ -77,10 +105,19 @@ def logits_by_strength(
         if progress is not None:
             progress("Calibrating", len(strengths) - len(shared), len(strengths))
     if shared:
-        out[shared] = _logits_together(classifier, encoded, [strengths[i] for i in shared])
+        score = _logits_together if takes_strength_of_each(classifier) else _logits_one_by_one
+        out[shared] = score(classifier, encoded, [strengths[i] for i in shared])
         if progress is not None:
             progress("Calibrating", len(strengths), len(strengths))
     return out
+
+
+def _logits_one_by_one(classifier: TextClassifier, encoded: EncodedTexts, strengths: Sequence[float]) -> Array:
+    out = []
+    for strength in strengths:
+        with scaled(classifier.model, strength):
+            out.append(classifier.predict_logits(encoded))
+    return np.stack(out)
 
 
 @torch.inference_mode()

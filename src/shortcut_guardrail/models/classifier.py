@@ -245,7 +245,8 @@ class TextClassifier:
 
     def per_token(self, values: Tensor, batch: Batch) -> Tensor:
         """Values of tokens as a forward pass saw them, in the places of the batch, shape (B, L)."""
-        return self.pack(batch).pad(values) if self.packs else values
+        # Longformer and BigBird pad a batch further by themselves.
+        return self.pack(batch).pad(values) if self.packs else values[:, : batch.input_ids.shape[1]]
 
     def per_sequence(self, values: Tensor, batch: Batch) -> Tensor:
         """One value of each sequence, shape (B,), as a factor for its tokens within a forward pass."""
