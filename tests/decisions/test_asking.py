@@ -81,6 +81,17 @@ def test_a_flagged_word_that_somebody_keeps_is_not_given():
         assert groups(called(before, decisions=replace(kept, data="other")), ".") == {"own": 12}
 
 
+def test_punctuation_is_judged_after_the_words_however_many_flips_it_has():
+    few = CLASSIFIER.encode([*GROUPS["own"], *GROUPS["pushed"][:8]])
+    asked = ask(Questions(AUDITED, {}), CLASSIFIER, few, cards="all", n=20)
+    assert [len(asked.flips[card]) for card in ("honestly", ".")] == [8, 20]
+    found = {one.id: one for one in decide(asked, answered(asked.keys), keep_asking=True).cards}
+    assert [(found[card].outcome, found[card].mended) for card in ("honestly", ".")] == [
+        ("shortcut", 8),
+        ("shortcut", 12),
+    ]
+
+
 def test_once_a_card_is_decided_the_rest_is_counted_anew():
     first = called(n=20)
     honestly, stops = of_card(first, "honestly"), of_card(first, ".")

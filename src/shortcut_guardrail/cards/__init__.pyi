@@ -3,6 +3,7 @@ from .card import Flip as Flip
 from .card import Status as Status
 from .grouping import PullingWord as PullingWord
 from .grouping import is_of_content as is_of_content
+from .grouping import is_of_function as is_of_function
 from .grouping import word_vectors as word_vectors
 from .masking import Pieces as Pieces
 from .masking import find_flips as find_flips

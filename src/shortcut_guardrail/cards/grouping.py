@@ -22,7 +22,7 @@ beside it as well, and a repair takes the found words without a decision.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -152,6 +152,11 @@ def _grown(vectors: Array, seeds: Sequence[int], least: Array) -> list[list[int]
 def is_of_content(word: str) -> bool:
     """Whether a word or phrase carries content, as function words, punctuation and negations do not."""
     return _kind(word) == "content"
+
+
+def is_of_function(words: Iterable[str]) -> bool:
+    """Whether all of some words are function words or punctuation, which stand in texts of any kind."""
+    return all(_kind(word) == "function" for word in words)
 
 
 _NEGATIONS = frozenset(
