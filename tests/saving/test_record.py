@@ -11,6 +11,7 @@ import pytest
 from audits import CALIBRATION
 from shortcut_guardrail import ModelError, preset
 from shortcut_guardrail.data.fingerprints import text_hash
+from shortcut_guardrail.mitigation.training import AdapterTraining
 from shortcut_guardrail.saving.model_card import model_card, what_labels_said
 from shortcut_guardrail.saving.record import GuardrailRecord, is_guarded_folder, read_record
 from shortcut_guardrail.shortcuts import Shortcut
@@ -40,7 +41,7 @@ RECORD = GuardrailRecord(
     calibration=Calibration(0.3, 4, "accuracy", (POINT,)),
     support_hashes=("ab",),
     seed=0,
-    training={"n_texts": 9, "n_trained": 8, "n_steps": 2, "n_trainable": 64, "target_modules": ["query", "value"]},
+    training=AdapterTraining(9, n_trained=8, n_steps=2, n_trainable=64, target_modules=("query", "value")),
     seconds={"adapt": 1.0},
     versions={"shortcut-guardrail": "0.1.0"},
 )
@@ -130,7 +131,7 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
         RECORD,
         strategy="mask",
         plain_peft_equivalent=False,
-        training={"n_texts": 9, "n_trained": 0, "n_steps": 0, "n_trainable": 0, "target_modules": []},
+        training=AdapterTraining(9),
         calibration=None,
         unlabelled_calibration=unlabelled,
         certificate=said | {"margin": 0.02, "confidence": 0.95, "certified": [0.0], "n_unlabelled": 90, "n_labels": 0},

@@ -27,6 +27,7 @@ from .scaling import merged as merged
 from .strategies import STRATEGIES as STRATEGIES
 from .strategies import strategy_of as strategy_of
 from .strategies import uses_shortcuts as uses_shortcuts
+from .training import AdapterTraining as AdapterTraining
 from .training import first_of_equals as first_of_equals
 from .training import steps_to_take as steps_to_take
 from .validation import check_same_length as check_same_length

@@ -78,7 +78,6 @@ class Fitted:
 
     Attributes:
         guard: The base model at any strength.
-        training: The record of the training, as `AdapterTraining.to_dict` gives it.
         seconds: Wall-clock time by stage; the choice of the strength adds to it.
         texts: `data.text_number` of the texts it was fitted on, as far as they are known.
         text_hashes: Whether they are; not in a guard that was saved without hashes of texts.
@@ -88,7 +87,7 @@ class Fitted:
     guard: Guard
     config: GuardrailConfig
     seed: int
-    training: dict[str, Any]
+    training: AdapterTraining
     seconds: dict[str, float]
     shortcuts: Shortcuts
     texts: frozenset[int] = frozenset()
@@ -148,7 +147,7 @@ def fit_guard(
         guard=strategy.guard(base, config, shortcuts.finder, model),
         config=config,
         seed=seed,
-        training=training.to_dict(),
+        training=training,
         seconds=dict(seconds),  # the report stays as it was given
         shortcuts=shortcuts,
         texts=frozenset(map(text_number, learned_from.texts)),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from ..display import template
+from ..mitigation import STRATEGIES
 from ..strength import Calibration
 from .record import GuardrailRecord
 
 
 def model_card(record: GuardrailRecord) -> str:
     """The README of a guarded folder."""
-    from ..mitigation import STRATEGIES  # PyTorch comes with it, which showing a stored audit does not need
-
     certificate, calibration = record.certificate, record.calibration
     card: str = template("saving/model_card.md.j2").render(
         record=record,

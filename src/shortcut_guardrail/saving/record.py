@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 from ..config import GuardrailConfig, StrategyName
 from ..data import As, Count, NotEmpty, Share, Within, checked, has_file, json_content
 from ..errors import ModelError
+from ..mitigation import AdapterTraining
 from ..shortcuts import Shortcut
 from ..strength import Calibration, CertifiedStrength, StrengthSource, UnlabelledCalibration
 from ..typing import Head
@@ -35,22 +36,6 @@ class _Base(TypedDict):
     revision: str | None
     fingerprint: str
     from_folder: NotRequired[str | None]
-
-
-class _Training(TypedDict):
-    """What the model card needs of it, and what else `AdapterTraining` notes."""
-
-    n_texts: Count
-    n_trained: Count
-    n_steps: Count
-    n_trainable: Count
-    target_modules: tuple[str, ...]
-    n_epochs: NotRequired[Count]
-    learning_rate: NotRequired[float]
-    losses: NotRequired[tuple[float, ...]]
-    predicted_change: NotRequired[float | None]
-    relative_change: NotRequired[float | None]
-    seconds: NotRequired[float]
 
 
 class _Certificate(TypedDict):
@@ -105,7 +90,7 @@ class GuardrailRecord:
     calibration: Calibration | None
     support_hashes: tuple[str, ...]
     seed: int
-    training: Annotated[dict[str, Any], As(_Training)]
+    training: AdapterTraining
     seconds: dict[str, float]
     versions: dict[str, str]
     unlabelled_calibration: UnlabelledCalibration | None = None
@@ -125,7 +110,7 @@ class GuardrailRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
-        return {"schema_version": GUARDRAIL_SCHEMA_VERSION, **asdict(self)}
+        return {"schema_version": GUARDRAIL_SCHEMA_VERSION, **asdict(self), "training": self.training.to_dict()}
 
 
 def is_guarded_folder(path: str | Path) -> bool:
