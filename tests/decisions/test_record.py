@@ -32,7 +32,7 @@ def test_words_and_a_decision_are_enough():
 
 
 def test_a_file_survives_the_round_trip(tmp_path):
-    counts = {"asked": 14, "mended": 12, "broken": 2, "threshold": 20.0, "e_value": 32.4, "survives_e_bh": True}
+    counts = {"asked": 14, "mended": 12, "broken": 2, "e_value": 32.4, "survives_e_bh": True}
     of_flips = {"id": "abc", "pulls_to": "positive", "outcome": "shortcut", "text_hashes": ("i", "h")}
     cards = Decision(("book",), "neutralise", "flips", **counts, **of_flips), Decision(("fine",), text_hashes=("h",))
     decisions = Decisions(cards, "a", "m", "d")

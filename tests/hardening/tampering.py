@@ -239,7 +239,7 @@ def _decided(audit: Any) -> Any:
         "q_value": 0.002,
     }
     qualified = {"pair": ["a", "b"], "texts": 30, "agreement": 0.9, "error": 0.02, "qualified": True, "reason": ""}
-    counts = {"asked": 9, "mended": 8, "broken": 1, "neither": 0, "unclear": 0, "threshold": 20.0, "e_value": 31.5}
+    counts = {"asked": 9, "mended": 8, "broken": 1, "neither": 0, "unclear": 0, "e_value": 31.5}
     return {
         "schema_version": 1,
         "audit": None,

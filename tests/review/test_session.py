@@ -226,7 +226,7 @@ def test_decisions_by_hand_are_taken_up(file):
 
 def judged(**how) -> dict:
     card = {"id": W0, "words": ["w0", "w0s"], "pulls_to": "positive", "source": "flips", "outcome": "open"}
-    counts = {"asked": 9, "mended": 7, "broken": 2, "threshold": 20.0, "e_value": 4.3, "survives_e_bh": False}
+    counts = {"asked": 9, "mended": 7, "broken": 2, "e_value": 4.3, "survives_e_bh": False}
     return card | counts | {"text_hashes": ["h"]} | how
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..stats import THRESHOLD
 from .answers import Answer, Answers, now
 from .audited import AuditedCards
 from .drawing import Key, Question
@@ -114,7 +113,6 @@ def _by_flips(questions: Questions, answers: Answers, at: str, keep_asking: bool
             decision,
             "flips",
             pulls_to=card.pulls_to,
-            threshold=THRESHOLD,
             reviews=reviews,
             **vars(one),
         )

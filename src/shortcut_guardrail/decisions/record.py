@@ -120,7 +120,6 @@ class Decision:
             or the answers leave it open: nothing follows.
         source: Who decided: a `person`, the `flips` that people judged, a `machine` that gave a second opinion, or a
             `file` that somebody wrote.
-        threshold: The e-value that decides.
         outcome: `None` where no flip was judged.
         text_hashes: Of the judged texts, which can certify nothing any more.
         reviews: What each person said; for judged flips who answered, with what followed from all answers.
@@ -137,7 +136,6 @@ class Decision:
     broken: Count = 0
     neither: Count = 0
     unclear: Count = 0
-    threshold: float | None = None
     e_value: float | None = None
     outcome: Outcome | None = None
     survives_e_bh: bool | None = None
