@@ -150,7 +150,7 @@ def odd_results(*words: str) -> list[Any]:
 
 
 def certificate(*, certified: bool = False) -> Certificate:
-    points = (CertifiedStrength(i / 10, 5 * i, 0.1, i, 1, 2, 0.04, certified, 50, None) for i in range(1, 11))
+    points = (CertifiedStrength(i / 10, 5 * i, i, 1, 2, 0.04, certified, 50, None) for i in range(1, 11))
     return Certificate(0.02, 0.95, "net", "exact", 1000, 40, 1, tuple(points), in_use=0.3, strength=0.0)
 
 

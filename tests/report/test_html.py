@@ -165,8 +165,8 @@ def test_scores_of_one_or_two_models(printed):
 
 
 def test_a_certificate(printed):
-    points = (CertifiedStrength(0.5, 7, 0.1, 6, 3, 2, 0.012, True, 50, None, 0.001),)
-    points += (CertifiedStrength(1.0, 9, 0.1, 8, 1, 4, 0.2, False, 50, None),)
+    points = (CertifiedStrength(0.5, 7, 6, 3, 2, 0.012, True, 50, None, 0.001),)
+    points += (CertifiedStrength(1.0, 9, 8, 1, 4, 0.2, False, 50, None),)
     found = Certificate(0.02, 0.95, "net", "exact", 1000, 40, 1, points, in_use=1.0, strength=0.5)
     lines, text = printed(found, print_certificate)
     rows = [line.split() for line in lines if " of 1000" in line]

@@ -56,7 +56,6 @@ class CertifiedStrength:
 
     Attributes:
         differing: Unlabelled texts that get another answer than from the base.
-        differing_bound: Upper bound of the share of such texts.
         labelled: Labelled texts that get another answer.
         gained: Of those, texts that are right and were wrong.
         lost: Of those, texts that are wrong and were right.
@@ -74,7 +73,6 @@ class CertifiedStrength:
 
     strength: Share
     differing: Count
-    differing_bound: Share
     labelled: Count
     gained: Count
     lost: Count
@@ -309,7 +307,6 @@ def certify_counts(
             CertifiedStrength(
                 float(strength),
                 int(differing[i]),
-                float(share[i]),
                 *seen,
                 float(bound[i]),
                 bool(certified[i]),
