@@ -1,16 +1,6 @@
 """Which words a found word brings with it: those of like meaning that pull to the same side, taken as a set.
 
-For each class with a flagged word to which at least `LEAST_FOUND` of the words found pull, there are (see
-docs/explanation/audit-statistics.md):
-
-- *Side*: the classes that lose probability, on average, where what was found is masked in the texts that hold it.
-- *Pool*: candidates that pull to a class of the side, and fixed phrases, that stand in `LEAST_TEXTS` distinct texts and
-  have a cosine of at least `ALIKE` to the mean vector of what was found (see `cards.word_vectors`).
-- *Test* of the pool as a whole, all words masked at once, on texts with words of the pool and none that was found. The
-  larger p-value of Brunner and Munzel's test without a margin and the exact binomial test has to be at most `fdr`,
-  divided by the number of classes that are asked about (Bonferroni).
-- If it passes, words of the pool are taken whose own texts agree.
-
+docs/explanation/audit-statistics.md ("Alike") says what the *side*, the *pool*, its test and the choice are, and why.
 Not exact: which class a candidate pulls to, and which words were found, is known from all texts.
 """
 
