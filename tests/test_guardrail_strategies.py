@@ -184,7 +184,7 @@ def test_a_guard_that_helps_is_certified(masked_bag):
     assert strength in found.certified
     assert (found.points[-1].gained, found.n_fitted, found.margin) == (20, 0, 0.02)
     record = masked_bag.record()
-    assert (record.strength_source, record.certificate) == ("calibrated", found.to_dict())
+    assert (record.strength_source, record.certificate) == ("calibrated", found)
     with pytest.raises(ConfigError, match=r"^The strategy 'mask' trains no adapter, so there is no PEFT model\.$"):
         _ = masked_bag.peft_model
     masked_bag.debias_strength = 0.05

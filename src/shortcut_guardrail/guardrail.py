@@ -220,8 +220,7 @@ class ShortcutGuardrail(Shown):
                 facts["neutralised"] = some(self.shortcuts.words)
         if certificate := self._choice.certificate:
             facts["certified"] = (
-                f"loss of at most {100 * certificate['margin']:.10g}% with {100 * certificate['confidence']:.10g}% "
-                "confidence"
+                f"loss of at most {100 * certificate.margin:.10g}% with {100 * certificate.confidence:.10g}% confidence"
             )
         return Summary("ShortcutGuardrail", facts)
 
@@ -263,7 +262,8 @@ class ShortcutGuardrail(Shown):
     @property
     def certificate(self) -> dict[str, Any] | None:
         """What `certify` showed, as `Certificate.to_dict` gives it, while the strength in use is certified by it."""
-        return self._choice.certificate
+        certificate = self._choice.certificate
+        return None if certificate is None else certificate.to_dict()
 
     @property
     def peft_model(self) -> Any:

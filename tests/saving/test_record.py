@@ -16,6 +16,7 @@ from shortcut_guardrail.saving.model_card import model_card, what_labels_said
 from shortcut_guardrail.saving.record import GuardrailRecord, is_guarded_folder, read_record
 from shortcut_guardrail.shortcuts import Shortcut
 from shortcut_guardrail.strength.calibration import Calibration, CurvePoint
+from shortcut_guardrail.strength.certificate import Certificate, CertifiedStrength
 from shortcut_guardrail.strength.unsupervised import AgreementPoint, UnlabelledCalibration
 
 
@@ -124,8 +125,8 @@ def test_the_model_card_states_what_a_reader_needs():
 
 def test_the_model_card_says_what_is_neutralised_and_certified():
     unlabelled = UnlabelledCalibration(0.5, 9, 3, (AgreementPoint(0.5, divergence=0.125, agreement=0.75),))
-    at = {"strength": 0.5, "differing": 3, "labelled": 2, "gained": 1, "lost": 0, "loss_bound": 0.1, "certified": False}
-    said = {"sentence": "At most 2 %.", "method": "tests", "assumptions": "Of random samples.", "points": [at]}
+    at = CertifiedStrength(0.5, 3, 2, 1, 0, loss_bound=0.1, certified=False, labels_needed=9, unlabelled_needed=None)
+    certificate = Certificate(0.02, 0.95, "net", "tests", 90, 0, 1, (at,))
     shortcuts = Shortcut("to be | honest`", "named"), Shortcut("happy", "cleared")
     mask = replace(
         RECORD,
@@ -134,14 +135,14 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
         training=AdapterTraining(9),
         calibration=None,
         unlabelled_calibration=unlabelled,
-        certificate=said | {"margin": 0.02, "confidence": 0.95, "certified": [0.0], "n_unlabelled": 90, "n_labels": 0},
+        certificate=certificate,
         shortcuts=shortcuts,
     )
     card = model_card(mask)
     for part in (
         "| Taken for shortcuts | `to be / honest'` |",
         "| Texts without them | keep the base model's answer |",
-        "## Certificate\n\nAt most 2 %.\n\nMethod: tests.\n\nOf random samples.\n\n| strength",
+        f"## Certificate\n\n{certificate.sentence}\n\nMethod: tests.\n\n{certificate.assumptions}\n\n| strength",
         "| strength | other answers in 90 unlabelled texts | in 0 labelled ones |",
         "| 0.5 | 3 | 2 | 1 | 0 | 0.100 | - |  |",
         "## Strength chosen without labels on 9 texts: 0.5",
@@ -150,7 +151,7 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
         "Plain PEFT does not give these predictions",
     ):
         assert part in card
-    labelled = replace(mask, certificate=mask.certificate | {"n_labels": 40}, unlabelled_calibration=None)
+    labelled = replace(mask, certificate=replace(certificate, n_labels=40), unlabelled_calibration=None)
     assert "No labelled rows" not in model_card(labelled)  # 40 were used, for the certificate
     assert "peft" not in card.split("---")[1]  # nothing for PEFT to load
     assert "library_name: peft" in model_card(RECORD)

@@ -60,19 +60,6 @@ Defined = functools.partial(AllowInfNan, False)
 """A number that may not be null where null stands for NaN."""
 
 
-@dataclass(frozen=True)
-class As:
-    """Checked as another kind, and left as it was read."""
-
-    kind: Any
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        kind = self.kind | None if types.NoneType in get_args(source) else self.kind
-        return core_schema.no_info_wrap_validator_function(
-            lambda value, check: (check(value), value)[1], handler.generate_schema(kind)
-        )
-
-
 Count = Annotated[int, Within(0, 2**53)]
 Share = Annotated[float, Within(-_ROUNDING, 1 + _ROUNDING)]
 Word = Annotated[str, NotEmpty()]
@@ -354,8 +341,7 @@ def _names_at(kind: Any, loc: Iterable[str | int]) -> list[str]:
 def _plain(kind: Any) -> Any:
     """A type without what is noted about it and without null."""
     if get_origin(kind) is Annotated:
-        noted = next((note.kind for note in get_args(kind)[1:] if isinstance(note, As)), get_args(kind)[0])
-        return _plain(noted)
+        return _plain(get_args(kind)[0])
     if get_origin(kind) in (Union, types.UnionType, NotRequired):
         return _plain(next(arg for arg in get_args(kind) if arg is not types.NoneType))
     return kind

@@ -174,4 +174,4 @@ def certify_guard(
         strength, source = certified_instead(found), "certified"
         rows = tuple(sorted({*rows, *map(text_hash, texts)}))
     found = replace(found, in_use=choice.strength, strength=strength, n_fitted=n_fitted)
-    return found, replace(choice, certificate=found.to_dict(), rows=rows).moved(strength, source)
+    return found, replace(choice, certificate=found, rows=rows).moved(strength, source)

@@ -22,7 +22,7 @@ def model_card(record: GuardrailRecord) -> str:
         calibration=calibration,
         labels_said=what_labels_said(calibration) if calibration else "",
         unlabelled=record.unlabelled_calibration,
-        labelled=certificate is not None and certificate["n_labels"] > 0,
+        labelled=certificate is not None and certificate.n_labels > 0,
     )
     return card
 

@@ -12,11 +12,11 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from ..config import GuardrailConfig, StrategyName
-from ..data import As, Count, NotEmpty, Share, Within, checked, has_file, json_content
+from ..data import NotEmpty, Share, Within, checked, has_file, json_content
 from ..errors import ModelError
 from ..mitigation import AdapterTraining
 from ..shortcuts import Shortcut
-from ..strength import Calibration, CertifiedStrength, StrengthSource, UnlabelledCalibration
+from ..strength import DERIVED, Calibration, Certificate, StrengthSource, UnlabelledCalibration
 from ..typing import Head
 
 GUARDRAIL_FILE = "guardrail.json"
@@ -31,30 +31,13 @@ def library_versions() -> dict[str, str]:
     return {name: version(name) for name in ("shortcut-guardrail", "torch", "transformers", "peft", "tokenizers")}
 
 
-class _Base(TypedDict):
+class Base(TypedDict):
+    """The model that a guard was made for, and in a folder the way from there to the model's."""
+
     name: str | None
     revision: str | None
     fingerprint: str
     from_folder: NotRequired[str | None]
-
-
-class _Certificate(TypedDict):
-    """As `Certificate.to_dict` writes it."""
-
-    margin: Share
-    confidence: Share
-    harm: Literal["net", "harmed"]
-    certified: tuple[Share, ...]
-    sentence: str
-    method: str
-    n_unlabelled: Count
-    n_labels: Count
-    points: tuple[CertifiedStrength, ...]
-    assumptions: str
-    looks: Count
-    n_fitted: Count
-    in_use: Share | None
-    strength: Share | None
 
 
 @dataclass(frozen=True)
@@ -79,7 +62,7 @@ class GuardrailRecord:
 
     strategy: StrategyName
     plain_peft_equivalent: bool
-    base_model: Annotated[dict[str, str | None], As(_Base)]
+    base_model: Base
     label_names: Annotated[tuple[str, ...], NotEmpty()]
     head: Head
     max_length: Annotated[int, Within(1, 2**31)]
@@ -94,7 +77,7 @@ class GuardrailRecord:
     seconds: dict[str, float]
     versions: dict[str, str]
     unlabelled_calibration: UnlabelledCalibration | None = None
-    certificate: Annotated[dict[str, Any] | None, As(_Certificate)] = None
+    certificate: Certificate | None = None
     shortcuts: tuple[Shortcut, ...] = ()
     shortcut_rows: tuple[str, ...] = ()
     text_hashes: bool = True
@@ -110,7 +93,9 @@ class GuardrailRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
-        return {"schema_version": GUARDRAIL_SCHEMA_VERSION, **asdict(self), "training": self.training.to_dict()}
+        certificate = None if self.certificate is None else self.certificate.to_dict()
+        said = {"training": self.training.to_dict(), "certificate": certificate}
+        return {"schema_version": GUARDRAIL_SCHEMA_VERSION, **asdict(self), **said}
 
 
 def is_guarded_folder(path: str | Path) -> bool:
@@ -135,6 +120,8 @@ def read_record(folder: Path) -> GuardrailRecord:
     how: dict[str, Any] = {"error": ModelError, "advice": _ADVICE}
     checked(found, Literal[1], str(file), path="schema_version", **how)
     rest = {key: value for key, value in values.items() if key != "schema_version"}
+    if isinstance(certificate := rest.get("certificate"), dict):  # what follows from it is said there too
+        rest["certificate"] = {key: value for key, value in certificate.items() if key not in DERIVED}
     record: GuardrailRecord = checked(rest, GuardrailRecord, str(file), **how)
     return record
 

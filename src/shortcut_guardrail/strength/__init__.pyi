@@ -3,8 +3,8 @@ from .calibration import check_choice as check_choice
 from .calibration import check_support as check_support
 from .calibration import choose_strength as choose_strength
 from .calibration import strengths_to_score as strengths_to_score
+from .certificate import DERIVED as DERIVED
 from .certificate import Certificate as Certificate
-from .certificate import CertifiedStrength as CertifiedStrength
 from .certificate import certified_instead as certified_instead
 from .certificate import certify_answers as certify_answers
 from .certificate import texts_to_label as texts_to_label

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -40,6 +40,9 @@ _OF_LOOKS = (
     " Margin and confidence were fixed before, and so was the number of certificates. It says nothing of texts of "
     "another kind."
 )
+
+DERIVED = ("certified", "sentence", "assumptions")
+"""What a certificate says beyond its fields."""
 
 METHOD = "fixed-sequence tests of Clopper-Pearson bounds, from strength 0 upward and from the largest downward"
 
@@ -96,17 +99,17 @@ class Certificate(Shown):
         strength: The strength chosen among 0 and the certified ones; `None` if none was chosen yet.
     """
 
-    margin: float
-    confidence: float
-    harm: str
+    margin: Share
+    confidence: Share
+    harm: Literal["net", "harmed"]
     method: str
-    n_unlabelled: int
-    n_labels: int
-    looks: int
+    n_unlabelled: Count
+    n_labels: Count
+    looks: Count
     points: tuple[CertifiedStrength, ...]
-    n_fitted: int = 0
-    in_use: float | None = None
-    strength: float | None = None
+    n_fitted: Count = 0
+    in_use: Share | None = None
+    strength: Share | None = None
 
     @property
     def certified(self) -> tuple[float, ...]:
@@ -214,7 +217,7 @@ class Certificate(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
-        said = {"certified": list(self.certified), "sentence": self.sentence, "assumptions": self.assumptions}
+        said = {name: getattr(self, name) for name in DERIVED}
         return {**asdict(self), "points": [asdict(point) for point in self.points], **said}
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from .calibration import Calibration
+from .certificate import Certificate
 from .unsupervised import UnlabelledCalibration
 
 StrengthSource = Literal["none", "fixed", "set", "calibrated", "cross-validated", "agreement", "certified"]
@@ -22,7 +23,7 @@ class StrengthChoice:
             shortcuts, no label. `certified`: in place of one that was not.
         calibration: The support-set curve, where labels had a say.
         unlabelled: The curve without labels, where unlabelled texts had one.
-        certificate: What was certified, as `Certificate.to_dict` gives it, while this strength is among it.
+        certificate: What was certified, while this strength is among it.
         rows: Hashes of the labelled texts that had a say; scores on them are biased.
     """
 
@@ -30,12 +31,12 @@ class StrengthChoice:
     source: StrengthSource = "none"
     calibration: Calibration | None = None
     unlabelled: UnlabelledCalibration | None = None
-    certificate: dict[str, Any] | None = None
+    certificate: Certificate | None = None
     rows: tuple[str, ...] = ()
 
     def moved(self, strength: float, source: StrengthSource) -> StrengthChoice:
         """The same evidence at another strength; what was certified holds on if the strength is among it."""
         certificate = self.certificate
         if certificate is not None:
-            certificate = {**certificate, "strength": strength} if strength in certificate["certified"] else None
+            certificate = replace(certificate, strength=strength) if strength in certificate.certified else None
         return replace(self, strength=strength, source=source, certificate=certificate)
