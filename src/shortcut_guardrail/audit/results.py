@@ -176,12 +176,6 @@ class AuditReport(Shown):
         Args:
             ax: The Matplotlib axes to draw on; `None` makes new ones.
             most: How many candidates to show.
-
-        Returns:
-            The axes.
-
-        Raises:
-            ConfigError: Matplotlib is not installed.
         """
         shown = self.candidates[:most]
         ax = chart(ax, height=1.2 + 0.3 * max(4, len(shown)))

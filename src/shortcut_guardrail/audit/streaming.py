@@ -104,8 +104,6 @@ def audit_in_shards(
 
     Raises:
         ConfigError: The folder holds an audit and `resume` is not set, or one of another model, file or configuration.
-        DataError: A text is empty or holds nothing that can be masked.
-        ModelError: The model cannot mask words.
     """
     require(classifier, "gradients", "an audit")
     require(classifier, "masks", "an audit")

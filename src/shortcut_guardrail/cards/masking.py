@@ -224,13 +224,9 @@ def find_flips(
     """The flips of each card; of near-identical texts (case, digits, punctuation) the first alone.
 
     Args:
-        cards: Of an audit. All words of a card are masked at once.
         given: Words that are taken for shortcuts already, and masked in both versions of a text. Those of a card itself
             are not given to it.
         probs: What the model predicts for the N texts, shape (N, C), where that is known; saves one pass.
-
-    Returns:
-        By card, its flips in the order of the texts. One forward pass for each text that holds a word of the card.
     """
     distinct, given = distinct_rows(encoded.texts), tuple(given)
     texts = encoded.select(distinct)

@@ -144,12 +144,6 @@ def check_fields(made: Any) -> None:
     """Fields of a dataclass hold what their types say, which dataclasses do not check themselves; lists become tuples.
 
     Values may come from a file, where "8" is easily written for 8, and a word for a list of one.
-
-    Args:
-        made: An instance, as `__post_init__` finds it.
-
-    Raises:
-        ConfigError: Some do not; the message names the first few of them.
     """
     kind: Any = type(made)
     given = {field.name: _plain_number(getattr(made, field.name)) for field in fields(kind)}

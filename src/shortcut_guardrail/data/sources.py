@@ -49,10 +49,6 @@ class FileTexts:
     Args:
         source: The file; for the columns see `data.read_data`.
         label_column: Without it there are no labels.
-
-    Raises:
-        DataError: The file or its first records are not what they have to be.
-        ConfigError: One column is given two roles.
     """
 
     def __init__(

@@ -100,10 +100,6 @@ def run_demo(
 
     Args:
         encoder: Folder of the pretrained encoder; `None` finds MiniLM.
-
-    Raises:
-        ModelError: The encoder is not on this machine.
-        NothingToRepairError: The audit finds no shortcut.
     """
     corpus, recipe, seconds = make_corpus(seed=seed, sizes=sizes), recipe or Recipe(), dict[str, float]()
 

@@ -270,11 +270,7 @@ def repair_model(
 
 
 def supported_strategy(shortcuts: Shortcuts, *, has_labels: bool) -> tuple[str, str]:
-    """The strategy that words, and where there are none a support set, speak for, and why, in a sentence.
-
-    Raises:
-        NothingToRepairError: Neither words nor labels speak for a repair.
-    """
+    """The strategy that words, and where there are none a support set, speak for, and why, in a sentence."""
     if shortcuts.words:
         items = shortcuts.items
         judged = [item.text for item in items if item.verdict == "confirmed" and item.reason == "flips"]

@@ -29,10 +29,6 @@ def review_in_browser(
     """Let a person decide cards on a page of this machine, until they stop it or go away.
 
     It takes what the command `review` does, and prints the address of the page, and at the end where the decisions are.
-
-    Raises:
-        ConfigError: The file is of another audit or another review has it open, or the port cannot be used.
-        DataError: The file cannot be read.
     """
     with locked(out):
         session = Session(deck, out, by, seed=seed, folder=folder)

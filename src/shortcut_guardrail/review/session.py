@@ -56,11 +56,7 @@ class StaleError(Exception):
 
 
 def locked(file: Path) -> AbstractContextManager[Any]:
-    """Keep every other review away from a file of decisions, until what is returned is left.
-
-    Raises:
-        ConfigError: A review has it open.
-    """
+    """Keep every other review away from a file of decisions, until what is returned is left."""
     lock = FileLock(file.with_name(f"{file.name}.lock"))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -82,10 +78,6 @@ class Session:
 
     Args:
         folder: The audit's, where answers to texts are kept; `None` for an audit in memory.
-
-    Raises:
-        ConfigError: The file is of another audit.
-        DataError: The file cannot be read.
     """
 
     def __init__(self, deck: Deck, file: Path, by: str, *, seed: int = 0, folder: Path | None = None) -> None:

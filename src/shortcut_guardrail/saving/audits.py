@@ -64,11 +64,7 @@ class Layout(TypedDict):
 
 
 def read_audit(path: Path) -> dict[str, Any]:
-    """Read an `audit.json`, as it is shown.
-
-    Raises:
-        DataError: It is missing or damaged, no audit, or of another version's layout.
-    """
+    """Read an `audit.json`, as it is shown."""
     return _read_checked(path)[0]
 
 

@@ -38,9 +38,6 @@ def load_guarded(
 
     Returns:
         The base model, where it was found, its revision, the guard around it and the strength in use.
-
-    Raises:
-        ModelError: The folder is damaged, or the base model's weights are not those the adapter was trained on.
     """
 
     def read() -> tuple[TextClassifier, str, str | None, Fitted, StrengthChoice]:

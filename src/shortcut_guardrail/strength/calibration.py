@@ -173,9 +173,6 @@ def choose_strength(
         logits: Class logits at each of `strengths_to_score`, shape (S, n, C).
         labels: Class ids, shape (n,).
         without_labels: The strength of the grid that unlabelled texts chose; see `choose_without_labels`.
-
-    Raises:
-        DataError: See `check_choice`, which raises ConfigError too.
     """
     check_choice(labels, config, without_labels=without_labels)
     grid = strengths_to_score(config)
