@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ..config import check_seed
+from ..mitigation import seeded
 from ..models import fast_precision, quiet_transformers, use_plain_attention
 from ..typing import Progress
 from .corpus import LABEL_NAMES, Part
@@ -43,10 +44,7 @@ def train_classifier(
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     check_seed(seed)
-    # An explicit list, because PyTorch warns about an implicit one on machines with many GPUs.
-    devices = list(range(torch.cuda.device_count()))
-    with torch.random.fork_rng(devices=devices), warnings.catch_warnings(), quiet_transformers():
-        torch.manual_seed(seed)
+    with seeded(seed), warnings.catch_warnings(), quiet_transformers():
         warnings.simplefilter("ignore")
         tokenizer = AutoTokenizer.from_pretrained(encoder)
         model = AutoModelForSequenceClassification.from_pretrained(

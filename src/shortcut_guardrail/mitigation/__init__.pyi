@@ -12,6 +12,7 @@ from .guards import AdapterGuard as AdapterGuard
 from .lora import attach_adapter as attach_adapter
 from .lora import predicted_change as predicted_change
 from .lora import relative_change as relative_change
+from .lora import seeded as seeded
 from .lora import wrap_with_lora as wrap_with_lora
 from .maskcl import train_adapter as train_adapter
 from .repairing import Plan as Plan

@@ -8,13 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-import torch
 from typing_extensions import TypedDict
 
 from ..config import GuardrailConfig
 from ..data import NotEmpty, Word, checked, json_content, shown
 from ..errors import ModelError
-from ..mitigation import AdapterGuard, wrap_with_lora
+from ..mitigation import AdapterGuard, seeded, wrap_with_lora
 from ..models import TextClassifier, load_model, quiet_transformers
 from .record import GuardrailRecord, is_guarded_folder, read_record
 
@@ -100,7 +99,7 @@ def load_adapter(classifier: TextClassifier, folder: Path, config: GuardrailConf
     try:
         weights = load_file(file)
         # PEFT draws the factors at random before they are read in; what the process draws next is left as it was.
-        with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
+        with seeded(0):
             model = wrap_with_lora(classifier, lora)
         result = set_peft_model_state_dict(model, weights)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
