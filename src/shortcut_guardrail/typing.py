@@ -15,5 +15,5 @@ Progress = Callable[[str, int, int], None]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-Capability = Literal["embeddings", "gradients", "masks", "adapts"]
+Capability = Literal["gradients", "masks", "adapts"]
 """What some classifiers can do beside answering; see `classifiers.require`."""

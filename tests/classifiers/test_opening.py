@@ -150,7 +150,7 @@ def test_a_classifier_without_a_mask_token_can_answer(tmp_path):
     saved(tmp_path / "m", model, tokenizer, labels=LABELS)
     judge = opened(tmp_path / "m")
     assert judge.predict_proba(TEXTS).shape == (3, 2)
-    require(judge.inner, "embeddings", "a card")
+    require(judge.inner, "gradients", "a card")
     with pytest.raises(ModelError, match=r"no mask token, which an audit needs\. Its capabilities are adapts, "):
         audit_texts(judge.inner, judge.inner.encode(TEXTS))
     with pytest.raises(ModelError, match=r"'m' takes no adapter, which a guard needs\. It can do nothing but answer\."):

@@ -195,7 +195,7 @@ def test_a_fingerprint_is_that_of_the_weights_without_the_adapter_and_computed_o
 
 def test_texts_are_answered_as_their_tokens_are_and_a_cut_is_said(bert, texts, monkeypatch):
     classifier = TextClassifier(*bert)
-    assert len(classifier.capabilities) == 4
+    assert len(classifier.capabilities) == 3
     np.testing.assert_array_equal(classifier.predict_proba(texts), classifier.predict_proba(classifier.encode(texts)))
     with pytest.warns(GuardrailWarning, match="sees only the beginning of 1 text: it takes at most 32 tokens"):
         found = classifier.predict_proba(["good " * 50, "bad"])

@@ -42,7 +42,7 @@ def server(session):
         yield started
 
 
-def ask(server, method="GET", path="/api/state", body=None, *, drop=(), repeat=(), **headers):
+def ask(server, method="GET", path="/api/review", body=None, *, drop=(), repeat=(), **headers):
     """A request as the page sends it, but for what is changed."""
     content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
     sent = {"Host": server.hosts[0], "Authorization": f"Bearer {server.token}"}
@@ -97,7 +97,7 @@ def test_another_host_is_not_answered(server):
 def test_without_the_token_no_data_is_answered_and_nothing_is_done(server):
     for token in ("", "Bearer ", "Bearer x", "Basic {0}", "{0}", "Bearer {0}x", "Bearer é"):
         given = token.format(server.token).encode().decode("latin-1")
-        for path in ("/api/review", "/api/state", "/api/decisions", "/api/other", "/?x"):
+        for path in ("/api/review", "/api/decisions", "/api/other", "/?x"):
             refused(server, 403, ask(server, path=path, Authorization=given))
     for path in ("/api/answer", "/api/undo", "/api/stop"):
         refused(server, 403, ask(server, "POST", path, {"revision": 0}, drop=("Authorization",)))
@@ -184,7 +184,7 @@ def test_a_full_disk_is_said(server, monkeypatch):
 def test_every_answer_says_what_a_browser_may_do_with_it(server):
     told = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY"}
     told |= {"Content-Security-Policy": "default-src 'none'", "Cache-Control": "no-store"}
-    asked = {("GET", "/"): 200, ("GET", "/api/state"): 200, ("GET", "/nothing"): 404, ("POST", "/nothing"): 404}
+    asked = {("GET", "/"): 200, ("GET", "/api/review"): 200, ("GET", "/nothing"): 404, ("POST", "/nothing"): 404}
     for (method, path), expected in (asked | {("OPTIONS", "/api/answer"): 501, ("DELETE", "/"): 501}).items():
         status, headers, _ = ask(server, method, path, {"revision": 0} if method == "POST" else None)
         assert (status, headers) == (expected, headers | told)

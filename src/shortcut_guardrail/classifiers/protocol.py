@@ -57,7 +57,6 @@ class Classifier(Protocol):
 
 
 _CANNOT: dict[Capability, str] = {
-    "embeddings": "gives no vectors of texts and words",
     "gradients": "gives no gradients",
     "masks": "has no mask token",
     "adapts": "takes no adapter",

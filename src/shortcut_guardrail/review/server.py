@@ -165,8 +165,6 @@ class _Handler(BaseHTTPRequestHandler):
         session = self.server.session
         if self.path == "/api/review":
             return {"deck": session.deck.to_dict(), "state": session.state()}
-        if self.path == "/api/state":
-            return session.state()
         if self.path == "/api/decisions":
             return session.content()
         raise _Refused(HTTPStatus.NOT_FOUND, "There is no such address.")
