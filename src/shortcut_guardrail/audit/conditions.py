@@ -6,7 +6,6 @@ new one `mstps=0.02`. Both are read by the small parser below and by nothing els
 
 from __future__ import annotations
 
-import difflib
 import math
 import operator
 import re
@@ -17,7 +16,7 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from ..data import check_whole, checked
+from ..data import check_whole, checked, did_you_mean
 from ..errors import ConfigError, DataError
 from .naming import audit_content
 
@@ -175,9 +174,8 @@ def _parse_metric(text: str, source: str) -> Metric:
 
 def _unknown(key: str, known: Iterable[str], owner: str) -> str:
     names = list(known)
-    close = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
-    hint = f" Did you mean '{close[0]}'?" if close else ""
-    return f"{owner} has no number '{key}' (it has: {', '.join(names)}).{hint}"
+    near = did_you_mean(key, names, cutoff=0.5)
+    return f"{owner} has no number '{key}' (it has: {', '.join(names)}).{near}"
 
 
 def _parse_number(text: str, source: str, after: str) -> float:

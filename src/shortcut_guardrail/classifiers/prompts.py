@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..data import NAMELESS, enumerated
+from ..data import NAMELESS, did_you_mean, enumerated
 from ..errors import ConfigError
 from ..typing import Text
 
@@ -19,10 +18,9 @@ def phrases(labels: Sequence[str], descriptions: Mapping[str, str]) -> tuple[str
     """What is said in place of each label: its description, or its name with spaces for underscores."""
     for name in descriptions:
         if name not in labels:
-            near = difflib.get_close_matches(name, labels, n=1)
             raise ConfigError(
                 f"A description is given for '{name}', but the model's labels are {enumerated(list(labels))}."
-                + (f" Did you mean '{near[0]}'?" if near else "")
+                + did_you_mean(name, labels)
             )
     said = tuple(" ".join(descriptions.get(label, _spoken(label)).split()) for label in labels)
     if blank := [label for label, phrase in zip(labels, said, strict=True) if NAMELESS.fullmatch(phrase)]:

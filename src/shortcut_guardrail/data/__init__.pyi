@@ -9,6 +9,7 @@ from .manifests import check_whole as check_whole
 from .manifests import has_file as has_file
 from .manifests import read_whole as read_whole
 from .messages import counted as counted
+from .messages import did_you_mean as did_you_mean
 from .messages import enumerated as enumerated
 from .messages import kind_of as kind_of
 from .messages import nested as nested

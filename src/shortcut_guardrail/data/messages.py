@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -44,6 +45,14 @@ def enumerated(names: Sequence[str]) -> str:
     """Names without quotes, the first 20."""
     more = [f"and {len(names) - 20} more"] if len(names) > 20 else []
     return ", ".join([*names[:20], *more])
+
+
+def did_you_mean(name: Any, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """A question after a space, where one of the names is like this one, but for case and underscores."""
+    folded = {one.casefold().replace(" ", "_"): one for one in known}
+    wanted = name.casefold().replace(" ", "_") if isinstance(name, str) and len(name) < 100 else ""
+    near = difflib.get_close_matches(wanted, folded, n=1, cutoff=cutoff)
+    return f" Did you mean '{folded[near[0]]}'?" if near else ""
 
 
 def counted(number: int, noun: str) -> str:

@@ -4,7 +4,6 @@ Everything a person can get wrong in a file is refused here and in `tables`, wit
 neither module imports torch or transformers, and pyarrow and datasets are only imported for the sources that need them.
 """
 
-import difflib
 import operator
 import os
 import re
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from ..errors import ConfigError, DataError, GuardrailWarning
-from .messages import enumerated, first_few, grouped, kind_of, listed, sentence, shortened
+from .messages import did_you_mean, enumerated, first_few, grouped, kind_of, listed, sentence, shortened
 from .tables import Table, open_tables, read_utf8
 
 Texts: TypeAlias = list[str] | list[tuple[str, str]]
@@ -286,7 +285,7 @@ def choose_columns(table: Table, source: str, given: Mapping[str, str | None], *
         _raise_if(table.problems)
         raise DataError(f"{source} has columns ({listed(columns)}) but no rows; at least one text is needed.")
     problems = [
-        f"{source}: {option} is '{column}', but the columns are {listed(columns)}. {_near(column, columns)}".rstrip()
+        f"{source}: {option} is '{column}', but the columns are {listed(columns)}.{did_you_mean(column, columns)}"
         for option, column in given.items()
         if column is not None and column not in columns
     ]
@@ -329,13 +328,6 @@ def _guess_text(columns: list[str], text_pair: str | None) -> list[tuple[str, st
     ]
     paired = {column for pair in pairs for column in pair}
     return pairs + [(column, None) for name, column in by_name.items() if name in _TEXT_NAMES and column not in paired]
-
-
-def _near(name: str, known: Sequence[str]) -> str:
-    """A question, where one of the names is like this one."""
-    folded = {one.casefold(): one for one in known}
-    near = difflib.get_close_matches(name.casefold(), folded, n=1)
-    return f"Did you mean '{folded[near[0]]}'?" if near else ""
 
 
 def _unclear(
@@ -421,7 +413,8 @@ def _unknown_labels(
     for label, at in (no_name if as_names else no_id).items():
         what = f"the model has no {kind} '{shortened(label)}' (it has: {enumerated(known)})"
         too_high = "Class ids start at 0." if label == str(len(label_names)) else ""
-        problems.append(sentence(source, at, word, what, _near(label, label_names) if as_names else too_high))
+        near = did_you_mean(label, label_names).lstrip()
+        problems.append(sentence(source, at, word, what, near if as_names else too_high))
     problems = first_few(problems)
     if not no_name.keys() & no_id.keys():
         problems.append("Write all labels as names or all as class ids, not a mixture.")

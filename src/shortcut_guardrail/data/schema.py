@@ -7,7 +7,6 @@ field: guardrail.json: calibration.n must be a whole number, but is "x".
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 import math
@@ -24,7 +23,7 @@ from pydantic import AllowInfNan, TypeAdapter
 from pydantic_core import PydanticCustomError, SchemaValidator, ValidationError, core_schema
 
 from ..errors import ConfigError, DataError, GuardrailError
-from .messages import enumerated, first_few, kind_of, one_line, shortened
+from .messages import did_you_mean, enumerated, first_few, kind_of, one_line, shortened
 from .tables import read_utf8, unique_keys
 
 DEEPEST = 64
@@ -290,7 +289,7 @@ def _sentence(fault: Any, kind: Any, path: str) -> str:
             return f"{at} is missing."
         case "unexpected_keyword_argument" | "extra_forbidden":
             names = _names_at(kind, fault["loc"][:-1])
-            hint = _near(fault["loc"][-1], names) or f" Known are {enumerated(names)}."
+            hint = did_you_mean(fault["loc"][-1], names, cutoff=0.5) or f" Known are {enumerated(names)}."
             return f"{at} is no field that is known.{hint}"
         case "too_short":
             return f"{at} must be a list that is not empty."
@@ -303,21 +302,14 @@ def _sentence(fault: Any, kind: Any, path: str) -> str:
         case other:
             wanted = _KINDS.get(other.removesuffix("_type"), "text that names a field")
     names = wanted.removeprefix("one of ").split(", ") if wanted.startswith("one of ") else []
-    return f"{at} must be {wanted}, but is {shown(fault['input'])}.{_near(fault['input'], names)}"
+    near = did_you_mean(fault["input"], names, cutoff=0.5)
+    return f"{at} must be {wanted}, but is {shown(fault['input'])}.{near}"
 
 
 def _place(path: str, loc: Iterable[str | int]) -> str:
     for part in loc:
         path += f"[{part}]" if isinstance(part, int) else f".{shortened(part)}"
     return path.removeprefix(".") or _WHOLE
-
-
-def _near(name: Any, names: Iterable[str]) -> str:
-    """A question after a space, where one of the names is like it."""
-    if not isinstance(name, str) or len(name) >= 100:
-        return ""
-    close = difflib.get_close_matches(name.lower().replace(" ", "_"), names, n=1, cutoff=0.5)
-    return f" Did you mean '{close[0]}'?" if close else ""
 
 
 def _names_at(kind: Any, loc: Iterable[str | int]) -> list[str]:
