@@ -33,6 +33,7 @@ from shortcut_guardrail import NothingToRepairError, ShortcutGuardrail
 from shortcut_guardrail.audit import AuditReport
 from shortcut_guardrail.decisions import Answer, Answers, Decision, Decisions, Questions, decide
 from shortcut_guardrail.decisions.drawing import Question
+from shortcut_guardrail.decisions.people import Choice
 from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
 from shortcut_guardrail.saving.record import library_versions
 
@@ -112,8 +113,9 @@ def answered(
 
 def answer_to(question: Question, label: str, wrong: bool) -> Answer:
     """What a reviewer says who sees the label, or the other of the two answers."""
-    said = {question.option_a: "a", question.option_b: "b"}.get(label, "neither")
-    return Answer("labels", "", {"a": "b", "b": "a"}.get(said, said) if wrong else said, question=question.id)
+    said: Choice = "a" if label == question.option_a else "b" if label == question.option_b else "neither"
+    other: dict[Choice, Choice] = {"a": "b", "b": "a"}
+    return Answer("labels", "", other.get(said, said) if wrong else said, question=question.id)
 
 
 def judged(one: Decision, questions: Questions, rows: LabelledTexts) -> dict[str, Any]:
