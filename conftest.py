@@ -1,4 +1,7 @@
-"""Tiny models, built rather than downloaded, and what several test modules share."""
+"""Tiny models, built rather than downloaded, and what several test modules share.
+
+PyTorch is imported where it is used: the process that only hands out tests to others would do so before these start.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,6 @@ from typing import Any
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import pytest
-import torch
-
-from made_guards import make_guards
-from tiny_models import SHORTCUT_TEXTS, build_family, planted_bag, tiny_bert
 
 SHARED_DATA = Path(__file__).resolve().parents[1] / "shared" / "data"
 
@@ -28,7 +27,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Without --gpu the tests run on the CPU, whatever there is: their toys' digits do not survive a GPU's rounding."""
     if not config.getoption("--gpu"):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    elif not torch.cuda.is_available():
+        return
+    import torch
+
+    if not torch.cuda.is_available():
         raise pytest.UsageError("--gpu needs a GPU and a PyTorch that sees it.")
 
 
@@ -46,6 +48,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def _few_threads():
+    import torch
+
     # Tiny matrices: more threads only get in each other's way.
     torch.set_num_threads(1)
 
@@ -66,6 +70,8 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def _bert() -> tuple[Any, Any]:
+    from tiny_models import tiny_bert
+
     return tiny_bert()
 
 
@@ -78,23 +84,31 @@ def bert(_bert) -> tuple[Any, Any]:
 @pytest.fixture(scope="session")
 def saved_guards(tmp_path_factory) -> Path:
     """A folder with a tiny classifier `base` and guards on it, which no test writes into; see `made_guards`."""
+    from made_guards import make_guards
+
     return make_guards(tmp_path_factory.mktemp("guards"))
 
 
 @pytest.fixture
 def bag() -> tuple[Any, Any]:
     """A classifier whose logits are a sum over words, so that saliency is one line of algebra."""
+    from tiny_models import planted_bag
+
     return planted_bag()
 
 
 @pytest.fixture(scope="session")
 def family():
     """Builds a tiny classifier of a model family by name."""
+    from tiny_models import build_family
+
     return build_family
 
 
 @pytest.fixture
 def texts() -> list[str]:
+    from tiny_models import SHORTCUT_TEXTS
+
     return list(SHORTCUT_TEXTS)
 
 
