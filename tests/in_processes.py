@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
@@ -13,25 +16,40 @@ from safetensors.torch import load_file
 
 from shortcut_guardrail.cli.main import call
 
+PROGRAM = """
+import json, os, sys
+from shortcut_guardrail.cli.main import call
+for port, arguments in json.loads(sys.argv[1]):
+    os.environ["MASTER_PORT"] = str(port)
+    assert call(arguments) == 0
+"""
+"""Runs one command line after another, for which it imports everything once."""
+
 
 def fit(
-    model_folder: Path, data: Path, out: Path, *, processes: int, batch: int = 3, more: tuple[str, ...] = ()
-) -> dict[str, torch.Tensor]:
-    """Fit in this process or in several, as `torchrun` would start them, and read the adapter."""
-    arguments = ["fit", str(model_folder), str(data), "--out", str(out), "--strategy", "maskcl", "--strength", "1"]
-    arguments += ["--set", "adapter.epochs=2", "--set", f"adapter.batch_size={batch}", *more]
+    model_folder: Path, data: Path, out: Path, *, processes: int, variants: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, torch.Tensor]]:
+    """Fit with each of some options, in this process or in several as `torchrun` would start them; the adapters."""
+    start = ["fit", str(model_folder), str(data), "--strategy", "maskcl", "--strength", "1"]
+    start += ["--set", "adapter.epochs=2", "--set", "adapter.batch_size=3"]
+    commands = [[*start, "--out", str(out / name), *more] for name, more in variants.items()]
     if processes == 1:
-        assert call(arguments) == 0
-        return load_file(out / "adapter_model.safetensors")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "shortcut_guardrail.cli.main", *arguments]
-    common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(processes)}
-    common["OMP_NUM_THREADS"] = "1"
+        assert [call(arguments) for arguments in commands] == [0] * len(commands)
+    else:
+        _in_processes(processes, commands)
+    return {name: load_file(out / name / "adapter_model.safetensors") for name in variants}
+
+
+def _in_processes(processes: int, commands: list[list[str]]) -> None:
+    with ExitStack() as held:
+        free = [held.enter_context(socket.socket()) for _ in commands]
+        for one in free:
+            one.bind(("127.0.0.1", 0))
+        ports = [one.getsockname()[1] for one in free]
+    program = [sys.executable, "-c", PROGRAM, json.dumps(list(zip(ports, commands, strict=True)))]
+    common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": str(processes), "OMP_NUM_THREADS": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    running = [subprocess.Popen(command, env={**common, "RANK": str(rank)}, **pipes) for rank in range(processes)]
-    printed = [process.communicate(timeout=120) for process in running]
+    running = [subprocess.Popen(program, env={**common, "RANK": str(rank)}, **pipes) for rank in range(processes)]
+    printed = [process.communicate(timeout=240) for process in running]
     assert all(process.returncode == 0 for process in running), printed
     assert [bool(out_text) for out_text, _ in printed] == [True] + [False] * (processes - 1)
-    return load_file(out / "adapter_model.safetensors")

@@ -12,19 +12,23 @@ from in_processes import fit
 from shortcut_guardrail.models import distributed as processes
 from tiny_models import SHORTCUT_TEXTS
 
-DISTILL = ("--strategy", "distill", "--shortcut", "honestly")
+VARIANTS = {
+    "uneven": (),
+    "distill": ("--strategy", "distill", "--shortcut", "honestly", "--set", "adapter.batch_size=8"),
+}
 
 
-@pytest.mark.parametrize(("batch", "more"), [(3, ()), (8, DISTILL)], ids=["uneven", "distill"])
-def test_two_processes_train_the_adapter_that_one_trains(model_folder, write_csv, tmp_path, batch, more):
+def test_two_processes_train_the_adapter_that_one_trains(model_folder, write_csv, tmp_path):
     data = write_csv("texts.csv", *((text,) for text in SHORTCUT_TEXTS), header=("text",))
-    one, two = (fit(model_folder, data, tmp_path / str(n), processes=n, batch=batch, more=more) for n in (1, 2))
-    assert one.keys() == two.keys()
-    for name, tensor in one.items():
-        torch.testing.assert_close(tensor, two[name], rtol=1e-3, atol=1e-6)
-    assert any(tensor.abs().max() > 1e-4 for name, tensor in one.items() if "lora_B" in name)
-    losses = [json.loads((tmp_path / str(n) / "guardrail.json").read_text())["training"]["losses"] for n in (1, 2)]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    outs = [tmp_path / str(n) for n in (1, 2)]
+    one, two = (fit(model_folder, data, out, processes=int(out.name), variants=VARIANTS) for out in outs)
+    for variant, adapter in one.items():
+        assert adapter.keys() == two[variant].keys()
+        for name, tensor in adapter.items():
+            torch.testing.assert_close(tensor, two[variant][name], rtol=1e-3, atol=1e-6)
+        assert any(tensor.abs().max() > 1e-4 for name, tensor in adapter.items() if "lora_B" in name)
+        losses = [json.loads((out / variant / "guardrail.json").read_text())["training"]["losses"] for out in outs]
+        assert losses[0] == pytest.approx(losses[1], rel=1e-4)
     shutil.rmtree(tmp_path)
 
 
