@@ -29,7 +29,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +90,18 @@ class Row:
 # Outputs
 
 
-def guards() -> Iterator[Output]:
-    """Guards as `fit` saves them, with and without an adapter, over one another."""
+@cache
+def _made() -> tuple[Any, list[ShortcutGuardrail]]:
+    """A plain model and guards on it."""
     with tempfile.TemporaryDirectory() as folder:
         made = make_guards(Path(folder))
         base = ShortcutGuardrail.from_pretrained(made / "base")._base.plain_model
-        other, mask, adapter = (ShortcutGuardrail.from_pretrained(made / name, base=base) for name in GUARDS)
+        return base, [ShortcutGuardrail.from_pretrained(made / name, base=base) for name in GUARDS]
+
+
+def guards() -> Iterator[Output]:
+    """Guards as `fit` saves them, with and without an adapter, over one another."""
+    base, (other, mask, adapter) = _made()
     texts = TEXTS[:3]
 
     def look(place: Path) -> list[Any]:

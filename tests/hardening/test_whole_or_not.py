@@ -4,12 +4,20 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 IN_MEMORY = Path("/dev/shm")
+PROGRAM = """
+import json, sys
+from pathlib import Path
+from hardening import full_disks, kills
+work = Path(sys.argv[1])
+print(json.dumps({"kills": kills.run(36, 6, 12, 0, work), "full disks": full_disks.tried(30, 0, work)}))
+"""
 
 pytestmark = [
     pytest.mark.slow,
@@ -17,13 +25,19 @@ pytestmark = [
 ]
 
 
-def sampled(program, folder, *options):
-    """The rows of a program, and those of its partner; in a process of its own, since one with threads cannot fork."""
+@pytest.fixture(scope="module")
+def sampled(tmp_path_factory):
+    """Rows by program; both in one process of their own, since one with threads cannot fork."""
     # Flushing to a real disk takes most of the time, and what is flushed does not show here.
-    work = IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else folder
-    command = [sys.executable, "-m", f"hardening.{program}", *options, "--work", str(work)]
-    done = subprocess.run(command, cwd=TESTS, check=True, timeout=600, stdout=subprocess.PIPE, text=True)
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    near = IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else tmp_path_factory.mktemp("work")
+    with tempfile.TemporaryDirectory(dir=near) as work:
+        command = [sys.executable, "-c", PROGRAM, os.path.realpath(work)]
+        done = subprocess.run(command, cwd=TESTS, check=True, timeout=600, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout)
+
+
+def whole(rows):
+    """The rows of the partner; in those of all others there is nothing half."""
     partner = [row for row in rows if row["output"].startswith("one by one")]
     rows = [row for row in rows if row not in partner]
     for row in rows:
@@ -34,14 +48,14 @@ def sampled(program, folder, *options):
     return rows, partner
 
 
-def test_whoever_is_killed_leaves_a_whole_version(tmp_path):
-    rows, partner = sampled("kills", tmp_path, "--kills", "36", "--twice", "6", "--moments", "12")
+def test_whoever_is_killed_leaves_a_whole_version(sampled):
+    rows, partner = whole(sampled["kills"])
     assert any(row["found"].get("mixed") for row in partner)
     for kind in ("old", "new", "absent"):
         assert sum(row["found"].get(kind, 0) for row in rows), kind
 
 
-def test_a_full_disk_is_said_and_leaves_a_whole_version(tmp_path):
-    rows, partner = sampled("full_disks", tmp_path, "--trials", "30")
+def test_a_full_disk_is_said_and_leaves_a_whole_version(sampled):
+    rows, partner = whole(sampled["full disks"])
     assert any(row["problems"] for row in partner)
     assert not [row["problems"] for row in rows if row["problems"]]
