@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -114,10 +115,8 @@ def resample(
         By the names of `statistics`: shape (resamples,). A resample in which a seed has no row is averaged over the
         others; NaN where none has any.
     """
-    rng = np.random.default_rng(seed)
     alike, counts, kinds = _alike(seeds)
-    # Counts as floats, which are exact and are multiplied many times faster.
-    drawn = rng.multinomial(counts.sum(), counts / counts.sum(), size=resamples).astype(np.float64)
+    drawn = _drawn(tuple(counts.tolist()), resamples, seed)
     found: dict[str, list[Array]] = {name: [] for name in statistics}
     for rows, holds in zip(kinds, alike, strict=True):
         weights = drawn @ holds
@@ -127,6 +126,15 @@ def resample(
             values[some] = statistic(rows, weights[some])
             found[name].append(values)
     return {name: _mean_of_some(np.stack(values)) for name, values in found.items()}
+
+
+@lru_cache(maxsize=4)  # neighbouring columns of a table are about the same texts
+def _drawn(counts: tuple[int, ...], resamples: int, seed: int) -> Array:
+    """How often each sort of text is drawn, shape (resamples, P); as floats, which are multiplied many times faster."""
+    n = sum(counts)
+    drawn = np.random.default_rng(seed).multinomial(n, np.array(counts) / n, size=resamples).astype(np.float64)
+    drawn.flags.writeable = False
+    return drawn
 
 
 def _mean_of_some(values: Array) -> Array:
@@ -149,14 +157,27 @@ def _alike(seeds: Sequence[Columns]) -> tuple[list[Array], Array, list[dict[str,
     for rows, of_row in zip(seeds, np.split(texts, ends[:-1]), strict=True):
         names = [name for name in rows if name != "texts"]
         table = np.stack([np.asarray(rows[name], dtype=np.float64) for name in names], axis=1)
-        distinct, kind = np.unique(table, axis=0, return_inverse=True)
+        distinct, kind, _ = _distinct(table)
         counted = np.zeros((len(numbers), len(distinct)))
-        np.add.at(counted, (of_row, kind.reshape(-1)), 1)
+        np.add.at(counted, (of_row, kind), 1)
         kinds.append({name: distinct[:, at] for at, name in enumerate(names)})
         holds.append(counted)
-    sorts, counts = np.unique(np.concatenate(holds, axis=1), axis=0, return_counts=True)
+    sorts, _, counts = _distinct(np.concatenate(holds, axis=1))
     widths = np.cumsum([part.shape[1] for part in holds])
     return np.split(sorts, widths[:-1], axis=1), counts, kinds
+
+
+def _distinct(table: Array) -> tuple[Array, Array, Array]:
+    """The distinct rows in order, which of them each row is, and how often each occurs.
+
+    As `np.unique` along the first axis, which compares whole rows and takes many times as long.
+    """
+    numbers = np.zeros(len(table), dtype=np.int64)
+    for column in table.T:
+        values, at = np.unique(column, return_inverse=True)
+        numbers = np.unique(numbers * len(values) + at, return_inverse=True)[1]
+    _, first, counts = np.unique(numbers, return_index=True, return_counts=True)
+    return table[first], numbers, counts
 
 
 def percentile_interval(values: Array, confidence: float = 0.95) -> tuple[float, float]:
