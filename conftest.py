@@ -34,7 +34,10 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--gpu needs a GPU and a PyTorch that sees it.")
 
 
-LONG = ("test_first_hour", "test_whole_or_not", "test_distributed", "test_store", "test_properties", "test_commands")
+LONG = (
+    *("test_first_hour", "test_properties", "test_whole_or_not", "test_demo", "test_store", "test_distributed"),
+    *("test_patterns", "test_checkpoints", "test_fuzzing", "test_report_in_browser", "test_review_in_browser"),
+)
 """Files that take longest. They come first, so that several processes end at about the same time."""
 
 
