@@ -14,7 +14,7 @@ from shortcut_guardrail.demo.training import Recipe
 from shortcut_guardrail.errors import NothingToRepairError
 from tiny_models import tiny_bert
 
-SMALL = {"train": 60, "deployment": 40, "support": 20, "reversed": 40, "in_distribution": 20}
+SMALL = {"train": 60, "deployment": 24, "support": 20, "reversed": 40, "in_distribution": 20}
 SYSTEMS = ("base", "paper", "guarded")
 
 
