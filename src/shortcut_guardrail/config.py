@@ -17,6 +17,7 @@ from .errors import ConfigError
 Embedding = Literal["auto", "cls", "mean"]
 Metric = Literal["accuracy", "balanced_accuracy"]
 Unit = Literal["token", "word", "phrase"]
+AskedErasure = Literal["auto", "mask", "cut", "replace"]
 StrategyName = Literal["maskcl", "mask", "distill", "few-shot"]
 
 _Positive = Annotated[float, Within(above=0)]
@@ -68,6 +69,9 @@ class AuditConfig:
         compare_with: What the rest of a candidate's texts is compared with: `texts` without the candidate as they are,
             or their `rests`, without their most decisive unit too. `rests` clears genuine words that alone say in
             their texts what they say, and needs many more texts to find a shortcut.
+        erasure: How a word is taken out: by the `mask` token, `cut` out, or with another token of its text in its
+            place (`replace`). `auto` takes the mask unless another changes clearly fewer predictions where none should
+            change, which is measured (see `audit.Erasures`), and for the unit `token` in any case.
         n_examples: Texts kept as examples of each of the first candidates.
         shard_size: Texts per shard; memory grows with it. 0 audits everything in one piece and keeps every input.
     """
@@ -80,6 +84,7 @@ class AuditConfig:
     min_pull: Annotated[float, Within(0, below=1)] = 0.05
     min_relative_effect: Annotated[float, Within(0.5, below=1)] = 0.55
     compare_with: Literal["texts", "rests"] = "texts"
+    erasure: AskedErasure = "auto"
     n_examples: Annotated[int, Within(0, 100)] = 3
     shard_size: int = 0
 
@@ -195,6 +200,7 @@ class ShortcutConfig:
         unit: What the audit behind the choice masks; `phrase` finds phrases and words.
         top_k: Important units per text in that audit.
         fdr: The false-discovery rate of that audit's flagged candidates.
+        erasure: How that audit takes words out; see `AuditConfig`.
         dominant_share: Candidates that are not flagged are taken if they dominate. Those that pull to one class then
             decide more than this share of all texts, although the rest is confidently given another answer; 1 turns
             this off.
@@ -215,6 +221,7 @@ class ShortcutConfig:
     unit: Literal["word", "phrase"] = "phrase"
     top_k: Annotated[int, Within(1, 512)] = 10
     fdr: Annotated[float, Within(above=0, below=1)] = 0.05
+    erasure: AskedErasure = "auto"
     dominant_share: Annotated[float, Within(above=0, high=1)] = 0.25
     influential_share: Annotated[float, Within(above=0, high=1)] = 0.02
     take_influential: bool = False
@@ -229,7 +236,7 @@ class ShortcutConfig:
 
     def audit(self) -> AuditConfig:
         """The audit whose flagged candidates are taken."""
-        return AuditConfig(unit=self.unit, top_k=self.top_k, fdr=self.fdr, n_examples=0)
+        return AuditConfig(unit=self.unit, top_k=self.top_k, fdr=self.fdr, erasure=self.erasure, n_examples=0)
 
 
 @dataclass(frozen=True)

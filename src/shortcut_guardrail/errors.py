@@ -26,7 +26,10 @@ class RunError(GuardrailError, RuntimeError):
 
 
 class NothingToRepairError(GuardrailError):
-    """Nothing speaks for a repair: no word is named or found, and labels prefer the base. Nothing was changed."""
+    """Nothing speaks for a repair: no word is named or found, or only on weak evidence, and labels prefer the base.
+
+    Nothing was changed.
+    """
 
 
 class GuardrailWarning(UserWarning):

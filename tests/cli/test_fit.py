@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mask_words import masking_bag, reviews
 from shortcut_guardrail import ShortcutGuardrail
 from shortcut_guardrail.config import preset, updated
 from tables import read_rows
@@ -257,6 +258,26 @@ def test_nothing_to_repair_has_a_status_of_its_own(cli, model_folder, write_csv,
     assert (status, out) == (3, f"The texts are audited: {tmp_path / 'out-audit'}\n"), "to look at"
     assert "Nothing speaks for a repair" in " ".join(err.split())
     assert not (tmp_path / "out").exists()
+
+
+def test_many_words_on_weak_evidence_stop_it_and_a_fair_erasure_does_not(cli, write_csv, monkeypatch, tmp_path):
+    guard = ShortcutGuardrail(masking_bag(6.0).model, masking_bag(6.0).tokenizer)
+    monkeypatch.setattr("shortcut_guardrail.cli.options._Loading.load", lambda *_: guard)
+    texts = write_csv("reviews.csv", *((text,) for text in reviews()), header=("text",))
+    asked = ("--strategy", "mask", "--set", "shortcuts.top_k=4", "--out")
+    status, _, err = cli("fit", "model", texts, *asked, tmp_path / "out", "--set", "shortcuts.erasure=mask")
+    assert status == 3
+    assert "But taking out just any word changes many predictions" in " ".join(err.split())
+    assert not (tmp_path / "out").exists()
+    audit = ("audit", "model", texts, "--top-k", "4", "--out", tmp_path / "audit")
+    said = " ".join(cli(*audit)[1].split())
+    assert "Words are left out, not masked: where none should change, the mask token changes" in said
+    assert "leaving it out changes 0 (0%)" in said
+    assert "`fit --audit` would take: honestly (flagged)." in said
+    assert cli("fit", "model", texts, *asked, tmp_path / "other", "--audit", tmp_path / "audit")[0] == 0
+    assert [item["text"] for item in record_of(tmp_path / "other")["shortcuts"] if item["verdict"] == "found"] == [
+        "honestly"
+    ]
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -10,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ..models import EncodedTexts, TextClassifier
-from ..text import Units
-from ..typing import Array, Progress
+from ..text import Units, erased_texts
+from ..typing import Array, Erasure, Progress
 from .saliency import Saliency, pad_units
 
 
@@ -84,6 +86,7 @@ def masking_effects(
     *,
     units: Units | None = None,
     last: Array | None = None,
+    erasure: Erasure = "mask",
     stage: str = "Masking",
     progress: Progress | None = None,
 ) -> MaskingEffects:
@@ -93,15 +96,19 @@ def masking_effects(
         positions: Which tokens are masked, or with `units` the first unit of each span, shape (N, K), -1 for an empty
             slot.
         last: Last unit of each span, shape (N, K); single units without.
+        erasure: What is done in place of masking; see `text.erased_texts`.
     """
     n, k = positions.shape
     mask_token_id = classifier.tokenizer.mask_token_id
+    last = positions if last is None else last
+    if erasure != "mask":
+        told = partial(progress, stage) if progress is not None else lambda *_: None
+        return _erasing_effects(classifier, encoded, positions, last, units, erasure=erasure, told=told)
     probs = np.full((n, k, classifier.n_classes), np.nan, dtype=np.float32)
     done = 0
     for batch in classifier.batches(encoded, sequences_per_text=max(k, 1)):
         first, end = (
-            torch.from_numpy(x[batch.indices].astype(np.int64)).to(batch.input_ids.device)
-            for x in (positions, positions if last is None else last)
+            torch.from_numpy(x[batch.indices].astype(np.int64)).to(batch.input_ids.device) for x in (positions, last)
         )
         of_token = None if units is None else pad_units(units, batch)
         variants = mask_variants(batch.input_ids, first, mask_token_id, units=of_token, last=end)
@@ -112,4 +119,31 @@ def masking_effects(
         done += len(batch.indices)
         if progress is not None:
             progress(stage, done, n)
+    return MaskingEffects(probs)
+
+
+_VARIANTS_AT_ONCE = 4096
+
+
+def _erasing_effects(
+    classifier: TextClassifier,
+    encoded: EncodedTexts,
+    first: Array,
+    last: Array,
+    units: Units | None,
+    *,
+    erasure: Erasure,
+    told: Callable[[int, int], None],
+) -> MaskingEffects:
+    """The same for variants that may be shorter than their texts."""
+    probs = np.full((*first.shape, classifier.n_classes), np.nan, dtype=np.float32)
+    pairs = np.argwhere(first >= 0)
+    for start in range(0, len(pairs), _VARIANTS_AT_ONCE):
+        chosen = []
+        for i, slot in (at := pairs[start : start + _VARIANTS_AT_ONCE]):
+            of_token = np.arange(len(encoded.ordinary[i])) if units is None else units.of_token[i]
+            chosen.append(np.flatnonzero((of_token >= first[i, slot]) & (of_token <= last[i, slot])))
+        erased = erased_texts(encoded.select(at[:, 0]), chosen, classifier.tokenizer.mask_token_id, erasure)
+        probs[at[:, 0], at[:, 1]] = classifier.predict_proba(erased)
+        told(start + len(at), len(pairs))
     return MaskingEffects(probs)

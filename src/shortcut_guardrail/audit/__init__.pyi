@@ -12,6 +12,7 @@ from .conditions import newly_flagged as newly_flagged
 from .conditions import parse_condition as parse_condition
 from .conditions import parse_limit as parse_limit
 from .conditions import read_result as read_result
+from .erasures import Erasures as Erasures
 from .evidence import Agreement as Agreement
 from .evidence import Candidate as Candidate
 from .evidence import ImportantToken as ImportantToken

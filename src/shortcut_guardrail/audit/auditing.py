@@ -20,9 +20,10 @@ from ..stats import exact_interval
 from ..text import evidence_key, find_repeats, text_key
 from ..typing import Array, Progress
 from .context import Outcomes, Shards, Tally, judge, tally
+from .erasures import Erasures, sampled_texts, try_erasures
 from .evidence import Agreement, Candidate, Intervals
 from .examples import TextsOf, find_details
-from .measurements import Measured, make_shard, measure
+from .measurements import Measured, attribute, make_shard, measure
 from .phrases import acting_together, with_phrases
 from .results import AuditReport
 from .sets import with_set
@@ -46,7 +47,8 @@ def audit_texts(
     with_cards: bool = True,
     progress: Progress | None = None,
 ) -> AuditReport:
-    """Attribute, mask, test and rank, all in memory: 2 + k forward passes for each distinct text, and what cards cost.
+    """Attribute, mask, test and rank, all in memory: 2 + k forward passes for each distinct text, and what cards and
+    the choice of the erasure cost.
 
     Args:
         labels: True class ids, shape (N,), where they are known.
@@ -63,14 +65,20 @@ def audit_texts(
     exact = [text_key(t) for t in encoded.texts]
     repeats = find_repeats(exact, [evidence_key(t) for t in encoded.texts])
     rows = np.flatnonzero(repeats.weights > 0)
-    measured = measure(classifier, encoded.select(rows), config, progress=progress)
-    shard = make_shard(classifier, config, measured, rows=rows, repeats=repeats, labels=labels, progress=progress)
+    found = attribute(classifier, encoded.select(rows), config, progress=progress)
+    keys = np.asarray(exact, dtype=np.uint64)[rows]
+    tried = sampled_texts(keys, repeats.evidence[rows], config.top_k)
+    erasures = try_erasures(classifier, found, tried, keys, config)
+    measured = measure(classifier, found, config, erasures.chosen, progress=progress)
+    told: dict[str, Any] = {"rows": rows, "repeats": repeats, "labels": labels, "progress": progress}
+    shard = make_shard(classifier, config, measured, erasures.chosen, **told)
     everything = measured.select(np.searchsorted(rows, repeats.same_as))
     report = make_report(
         lambda: [shard],
         config,
         classifier.label_names,
         texts_of=lambda indices: {i: encoded.texts[i] for i in indices},
+        erasures=erasures,
         inputs=everything,
     )
     report = replace(report, probs=everything.saliency.probs)
@@ -101,7 +109,7 @@ def complete(
         for c in report.candidates
         if c.pulls_to is not None
     ]
-    cards = make_cards(classifier, words, pieces, progress=progress)
+    cards = make_cards(classifier, words, pieces, erasure=report.erasure, progress=progress)
     return replace(report, cards=cards, model=model_digest(classifier), data=texts_fingerprint(exact))
 
 
@@ -146,6 +154,7 @@ def make_report(
     label_names: tuple[str, ...],
     *,
     texts_of: TextsOf,
+    erasures: Erasures | None = None,
     inputs: Measured | None = None,
 ) -> AuditReport:
     """Everything that an audit says, but for its cards, from shards that were made with this configuration."""
@@ -169,7 +178,8 @@ def make_report(
         n_tested=int(sums.tested.sum()),
         n_undecided=int(outcomes.undecided.sum()),
         set_p_value=outcomes.set_p_value,
-        notes=_notes(totals, sums, label_names, config),
+        notes=(*(erasures.notes if erasures else ()), *_notes(totals, sums, label_names, config)),
+        erasures=erasures,
         inputs=inputs,
         **totals,
     )

@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from ..text import (
     units_text,
     words_as_units,
 )
-from ..typing import Array, Progress
+from ..typing import Array, Erasure, Progress
 
 PHRASE_COUNT = 5
 """In how many texts of a shard neighbouring words have to recur before they are masked together."""
@@ -160,21 +160,44 @@ class Measured:
         )
 
 
-def measure(
+class Attributed(NamedTuple):
+    """N texts, their units, and the important ones of each."""
+
+    encoded: EncodedTexts
+    units: Units
+    saliency: Saliency
+
+
+def attribute(
     classifier: TextClassifier, encoded: EncodedTexts, config: AuditConfig, *, progress: Progress | None = None
-) -> Measured:
-    """Find the important units of each text and mask them one at a time: 2 + k forward passes a text."""
+) -> Attributed:
+    """Find the important units of each text: two forward passes a text."""
     units = tokens_as_units(encoded) if config.unit == "token" else words_as_units(encoded)
     grouped = None if config.unit == "token" else units  # tokens by the paper's functions
     saliency = find_important_tokens(classifier, encoded, config.saliency(), units=grouped, progress=progress)
-    effects = masking_effects(classifier, encoded, saliency.positions, units=grouped, progress=progress)
-    return Measured(encoded, saliency, effects, units)
+    return Attributed(encoded, units, saliency)
+
+
+def measure(
+    classifier: TextClassifier,
+    found: Attributed,
+    config: AuditConfig,
+    erasure: Erasure,
+    *,
+    progress: Progress | None = None,
+) -> Measured:
+    """Erase the important units of each text one at a time: k forward passes a text."""
+    grouped = None if config.unit == "token" else found.units
+    how: dict[str, Any] = {"units": grouped, "erasure": erasure, "progress": progress}
+    effects = masking_effects(classifier, found.encoded, found.saliency.positions, **how)
+    return Measured(found.encoded, found.saliency, effects, found.units)
 
 
 def make_shard(
     classifier: TextClassifier,
     config: AuditConfig,
     measured: Measured,
+    erasure: Erasure,
     *,
     rows: Array,
     repeats: Repeats,
@@ -197,9 +220,8 @@ def make_shard(
     if config.unit == "phrase":
         phrases = recurring_phrases(units, saliency.positions, min_count=PHRASE_COUNT, known=known_phrases)
         first, last = choose_spans(units, saliency.positions, phrases)
-        joint = masking_effects(
-            classifier, encoded, first, units=units, last=last, stage="Masking phrases", progress=progress
-        )
+        how: dict[str, Any] = {"erasure": erasure, "stage": "Masking phrases", "progress": progress}
+        joint = masking_effects(classifier, encoded, first, units=units, last=last, **how)
         _add_phrases(table, measured, first, last, joint, phrases)
     return Shard(
         rows=np.asarray(rows, dtype=np.int64),

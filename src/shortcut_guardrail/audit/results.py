@@ -14,7 +14,8 @@ from ..display import LEGEND_ABOVE, MOST_ROWS, WIDTH, Shown, Summary, chart, cut
 from ..errors import ConfigError
 from ..models import EncodedTexts
 from ..text import visible_name
-from ..typing import Array
+from ..typing import Array, Erasure
+from .erasures import Erasures
 from .evidence import Agreement, Candidate, ImportantToken
 from .measurements import Measured
 
@@ -51,6 +52,8 @@ class AuditReport(Shown):
         cards: Sets of words taken together, that on which most answers hang first; see `cards.make_cards`.
         model: Hash of the weights that answer.
         data: Hash of the texts in their order. By the two a later command knows whether it is given the same.
+        erasures: What each way of taking words out does by itself, and which of them was taken. In an audit, to mask
+            means to do that. `None` in the audit of an earlier version, which put the mask token in.
         inputs: What is kept of every text; `None` for an audit in shards, and for one that is read from its folder.
         probs: Class probabilities of each text, shape (N, C), float32, from which others go on.
         would_take: The `shortcuts.Shortcut`s that `fit` takes by default, where that was asked.
@@ -77,6 +80,7 @@ class AuditReport(Shown):
     cards: tuple[Card, ...] = ()
     model: str = ""
     data: str = ""
+    erasures: Erasures | None = None
     inputs: Measured | None = None
     probs: Array | None = field(default=None, compare=False)
     would_take: tuple[Any, ...] | None = None
@@ -90,6 +94,11 @@ class AuditReport(Shown):
     def undecided(self) -> tuple[Candidate, ...]:
         """The candidates on which the test could not tell, those with the surest flips first."""
         return tuple(candidate for candidate in self.candidates if candidate.status == "undecided")
+
+    @property
+    def erasure(self) -> Erasure:
+        """How words were taken out."""
+        return self.erasures.chosen if self.erasures else "mask"
 
     @property
     def encoded(self) -> EncodedTexts:

@@ -38,10 +38,11 @@ from ..display import Shown, Summary
 from ..errors import ConfigError, DataError, GuardrailWarning, RunError
 from ..models import EncodedTexts, TextClassifier
 from ..text import Repeats, evidence_key, find_repeats, text_key
-from ..typing import Array, Progress
+from ..typing import Array, Erasure, Progress
 from .auditing import check_ordinary, complete, make_report, model_digest, texts_fingerprint
+from .erasures import Erasures, sampled_texts, try_erasures
 from .examples import important_units
-from .measurements import Shard, make_shard, measure
+from .measurements import Shard, attribute, make_shard, measure
 from .results import AuditReport, input_line
 
 PARTIAL_SCHEMA_VERSION = 2
@@ -111,7 +112,8 @@ def audit_in_shards(
     read = _read_once(source, classifier.label_ids, progress)
     repeats = find_repeats(read.exact, read.near)
     n = len(read.exact)
-    _open_folder(folder, _manifest(classifier, config, size, read), resume)
+    erasures = _tried(classifier, source, config, read, repeats)
+    _open_folder(folder, _manifest(classifier, config, size, read, erasures.chosen), resume)
     files = [_shard_file(folder, number) for number in range(-(-n // size))]
     phrases: tuple[str, ...] = ()
     for number, texts in enumerate(_in_pieces(source, size)):
@@ -122,10 +124,9 @@ def audit_in_shards(
             rows = number * size + chosen
             encoded = classifier.encode(cast(Texts, [texts[i] for i in chosen]))
             check_ordinary(encoded, rows + 1)
-            measured = measure(classifier, encoded, config)
-            shard = make_shard(
-                classifier, config, measured, rows=rows, repeats=repeats, labels=read.labels, known_phrases=phrases
-            )
+            measured = measure(classifier, attribute(classifier, encoded, config), config, erasures.chosen)
+            told: dict[str, Any] = {"rows": rows, "repeats": repeats, "labels": read.labels, "known_phrases": phrases}
+            shard = make_shard(classifier, config, measured, erasures.chosen, **told)
             _write_shard(files[number], shard)
         phrases = tuple(sorted({*phrases, *shard.phrases}))
         if progress is not None:
@@ -135,6 +136,7 @@ def audit_in_shards(
         config,
         classifier.label_names,
         texts_of=lambda rows: {row: text for row, text in enumerate(_every(source)) if row in rows},
+        erasures=erasures,
     )
     answered = [(shard.rows, shard.probs) for shard in map(Shard.from_file, files)]
     computed, probs = (np.concatenate(arrays) for arrays in zip(*answered, strict=True))
@@ -178,6 +180,18 @@ def _read_once(source: TextSource, label_ids: Callable[..., Array], progress: Pr
     return _Read(np.concatenate(exact), np.concatenate(near), ids)
 
 
+def _tried(
+    classifier: TextClassifier, source: TextSource, config: AuditConfig, read: _Read, repeats: Repeats
+) -> Erasures:
+    """What each erasure does by itself, on the same texts as in one piece: those are read and attributed first."""
+    rows = sampled_texts(read.exact, repeats.evidence, config.top_k)
+    wanted = set(rows.tolist())
+    encoded = classifier.encode(cast(Texts, [text for row, text in enumerate(_every(source)) if row in wanted]))
+    check_ordinary(encoded, rows + 1)
+    found = attribute(classifier, encoded, config)
+    return try_erasures(classifier, found, np.arange(len(rows)), read.exact[rows], config)
+
+
 def _every(source: TextSource) -> Iterator[Any]:
     return (text for texts, _ in source.chunks() for text in texts)
 
@@ -204,7 +218,9 @@ def _distinct_texts(
 # The folder of an unfinished audit
 
 
-def _manifest(classifier: TextClassifier, config: AuditConfig, size: int, read: _Read) -> dict[str, Any]:
+def _manifest(
+    classifier: TextClassifier, config: AuditConfig, size: int, read: _Read, erasure: Erasure
+) -> dict[str, Any]:
     """What has to be the same for shards to belong to one audit."""
     return {
         "schema_version": PARTIAL_SCHEMA_VERSION,
@@ -214,7 +230,7 @@ def _manifest(classifier: TextClassifier, config: AuditConfig, size: int, read: 
         "n": len(read.exact),
         "shard_size": size,
         # The others only decide how shards are read.
-        "config": {name: getattr(config, name) for name in ("unit", "top_k")},
+        "config": {"unit": config.unit, "top_k": config.top_k, "erasure": erasure},
     }
 
 
@@ -224,7 +240,7 @@ _SAID = {
     "labels": "the labels",
     "n": "the number of texts",
     "shard_size": "shard_size",
-    "config": "unit or top_k",
+    "config": "unit, top_k or erasure",
     "schema_version": "the version of this library",
 }
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..data import Texts
 from ..models import EncodedTexts, TextClassifier
 from ..stats import LEVELS, levels, relative_effect
-from ..text import WordFinder, distinct_rows, masked_texts, parts_of, spaced
-from ..typing import Array, Progress
+from ..text import WordFinder, distinct_rows, erased_texts, parts_of, spaced
+from ..typing import Array, Erasure, Progress
 from .card import Card, CardEvidence, Flip, Moved, Status, card_id
 from .grouping import PullingWord, group_words
 
@@ -69,11 +69,13 @@ class Answered:
 
     Attributes:
         probs: Class probabilities of the texts as they are, shape (N, C).
+        erasure: What masking means: see `text.erased_texts`.
     """
 
     classifier: TextClassifier
     encoded: EncodedTexts
     probs: Array
+    erasure: Erasure = "mask"
     _without: dict[frozenset[str], tuple[list[Array] | None, Array]] = field(default_factory=dict)
 
     def without(
@@ -89,12 +91,13 @@ class Answered:
         if key not in self._without:
             self._without[key] = self._answered_without(sorted(key)) if key else (None, self.probs)
         tokens, probs = self._without[key]
-        return masked_answers(self.classifier, self.encoded, words, kept=kept, probs=probs, given=tokens), probs
+        how: dict[str, Any] = {"kept": kept, "probs": probs, "given": tokens, "erasure": self.erasure}
+        return masked_answers(self.classifier, self.encoded, words, **how), probs
 
     def _answered_without(self, given: list[str]) -> tuple[list[Array], Array]:
         # A comma that came with a shortcut ("honestly, it rains") would speak for it still.
         finder, probs = WordFinder(given, with_marks=True), self.probs.copy()
-        seen = masked_answers(self.classifier, self.encoded, finder, probs=self.probs)
+        seen = masked_answers(self.classifier, self.encoded, finder, probs=self.probs, erasure=self.erasure)
         probs[seen.rows] = seen.after
         return finder.positions(self.encoded), probs
 
@@ -107,6 +110,7 @@ def masked_answers(
     kept: Iterable[str] = (),
     probs: Array | None = None,
     given: Sequence[Array] | None = None,
+    erasure: Erasure = "mask",
 ) -> MaskedAnswers:
     """Answer the texts that hold any of some words, with and without all of them: two forward passes a text.
 
@@ -115,6 +119,7 @@ def masked_answers(
         kept: Phrases in which nothing is masked, such as a card's `except_in`.
         probs: What the model answers to all N texts, shape (N, C), where that is known; saves the first pass.
         given: Of each text the tokens that are masked in any case, with which `probs` were answered.
+        erasure: What masking means: see `text.erased_texts`.
     """
     found = (words if isinstance(words, WordFinder) else WordFinder(words, kept=tuple(kept))).positions(encoded)
     holding = np.flatnonzero([len(tokens) > 0 for tokens in found])
@@ -124,7 +129,7 @@ def masked_answers(
     before = classifier.predict_proba(chosen) if probs is None else np.asarray(probs)[holding]
     if given is not None:
         found = [np.union1d(tokens, more) for tokens, more in zip(found, given, strict=True)]
-    masked = masked_texts(chosen, [found[i] for i in holding], classifier.tokenizer.mask_token_id)
+    masked = erased_texts(chosen, [found[i] for i in holding], classifier.tokenizer.mask_token_id, erasure)
     return MaskedAnswers(holding, before, classifier.predict_proba(masked))
 
 
@@ -133,6 +138,7 @@ def make_cards(
     words: Sequence[PullingWord],
     pieces: Pieces,
     *,
+    erasure: Erasure = "mask",
     progress: Progress | None = None,
 ) -> tuple[Card, ...]:
     """The cards of an audit, that on which most predictions depend first.
@@ -147,6 +153,7 @@ def make_cards(
     Args:
         words: What the audit found to pull to a class.
         pieces: Its distinct texts; read once.
+        erasure: How it took words out.
     """
     whole = {word.text: word for word in words if word.changes and not word.text.startswith("##")}
     groups = group_words(classifier, list(whole.values()))[:MOST_CARDS]
@@ -156,7 +163,7 @@ def make_cards(
     n = 0
     for rows, encoded, probs in pieces() if sets else ():
         n += len(encoded)
-        answered = Answered(classifier, encoded, probs)
+        answered = Answered(classifier, encoded, probs, erasure)
         for one in sets:
             seen, without = answered.without(one.words, kept=one.kept, given=flagged)
             one.add(seen, rows, encoded, without)
@@ -219,6 +226,7 @@ def find_flips(
     *,
     given: Iterable[str] = (),
     probs: Array | None = None,
+    erasure: Erasure = "mask",
     progress: Progress | None = None,
 ) -> dict[str, list[Flip]]:
     """The flips of each card; of near-identical texts (case, digits, punctuation) the first alone.
@@ -227,10 +235,12 @@ def find_flips(
         given: Words that are taken for shortcuts already, and masked in both versions of a text. Those of a card itself
             are not given to it.
         probs: What the model predicts for the N texts, shape (N, C), where that is known; saves one pass.
+        erasure: How the audit took words out.
     """
     distinct, given = distinct_rows(encoded.texts), tuple(given)
     texts = encoded.select(distinct)
-    answered = Answered(classifier, texts, classifier.predict_proba(texts) if probs is None else probs[distinct])
+    before = classifier.predict_proba(texts) if probs is None else probs[distinct]
+    answered = Answered(classifier, texts, before, erasure)
     found: dict[str, list[Flip]] = {}
     for done, card in enumerate(cards, start=1):
         seen, _ = answered.without(card.words, kept=card.except_in, given=given)

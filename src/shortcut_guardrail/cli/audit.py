@@ -48,6 +48,13 @@ def audit(
         Literal["texts", "rests"],
         typer.Option(help="What a candidate's texts are compared with; rests is stricter."),
     ] = "texts",
+    erasure: Annotated[
+        Literal["auto", "mask", "cut", "replace"],
+        typer.Option(
+            help="How words are taken out; auto: by the mask token, unless another way changes clearly fewer "
+            "predictions where none should change."
+        ),
+    ] = "auto",
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -80,7 +87,8 @@ def audit(
 
     output.check(options.Place(out, key=AUDIT_FILE), inputs=[data, *loading.read_from(model)])
     conditions: list[Condition] = [parse_condition(text) for text in fail_if or ()]
-    config = AuditConfig(unit=unit, top_k=top_k, fdr=fdr, compare_with=compare_with, shard_size=shard_size)
+    chosen: dict[str, Any] = {"compare_with": compare_with, "erasure": erasure, "shard_size": shard_size}
+    config = AuditConfig(unit=unit, top_k=top_k, fdr=fdr, **chosen)
     given = {**columns.given(), "label_column": label_column}
     found = None if _is_large(data) else _read(data, given)
     source: Any = FileTexts(data, **given) if found is None else MemoryTexts(found.texts, found.labels, name=data)

@@ -211,7 +211,8 @@ def _audited(
         with suppress(DataError, ConfigError):
             found = guard.audited(folder, texts)
             made = found.unit, found.top_k, found.fdr
-            if folder != beside or made == (settings.unit, settings.top_k, settings.fdr):
+            fits = made == (settings.unit, settings.top_k, settings.fdr)
+            if folder != beside or (fits and settings.erasure in ("auto", found.erasure)):
                 output.say(f"The audit in '{folder}' serves.")
                 return found
     output.check(options.Place(beside, key=AUDIT_FILE), inputs=[])

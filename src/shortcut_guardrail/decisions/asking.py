@@ -77,6 +77,7 @@ def ask(
         [card for card in chosen if card.id not in settled],
         given=given,
         probs=probs,
+        erasure=audited.erasure,
         progress=progress,
     )
     flips = {**before.flips, **found}

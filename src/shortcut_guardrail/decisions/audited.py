@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from ..audit import AuditReport, audit_content
+from ..audit import AuditReport, Erasures, audit_content
 from ..cards import Card
 from ..data import Count, checked, enumerated
 from ..errors import ConfigError, DataError
 from ..text import spaced, visible_name
+from ..typing import Erasure
 
 AUDIT_FILE = "audit.json"
 
@@ -38,6 +39,7 @@ class _Audit:
     fdr: Any = None
     min_relative_effect: Any = None
     candidates: tuple[_Candidate, ...] = ()
+    erasures: Erasures | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class AuditedCards:
         data: Fingerprint of the audited texts.
         cards: Most changeable predictions first.
         flagged: Words that the audit flags, on cards or on none.
+        erasure: How the audit took words out.
     """
 
     id: str
@@ -59,15 +62,19 @@ class AuditedCards:
     n: int
     cards: tuple[Card, ...]
     flagged: tuple[str, ...] = ()
+    erasure: Erasure = "mask"
 
     @classmethod
     def of(cls, audit: AuditReport) -> AuditedCards:
         """Those of an audit in memory."""
+        erasure: Erasure = audit.erasures.chosen if audit.erasures else "mask"
         settings = {key: getattr(audit, key) for key in ("unit", "top_k", "fdr", "min_relative_effect")}
+        settings |= {} if erasure == "mask" else {"erasure": erasure}
         content = json.dumps([audit.model, settings, [card.id for card in audit.cards]], sort_keys=True)
         identity = hashlib.sha256(content.encode()).hexdigest()
         flagged = tuple(word.text for word in audit.candidates if word.flagged)
-        return cls(identity, audit.model, audit.data, audit.label_names, audit.n_distinct, audit.cards, flagged)
+        about = audit.model, audit.data, audit.label_names, audit.n_distinct
+        return cls(identity, *about, audit.cards, flagged, erasure)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, source: str = "The audit") -> AuditedCards:

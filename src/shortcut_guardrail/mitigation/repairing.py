@@ -26,7 +26,7 @@ from .changes import Changes, prediction_changes
 from .choosing import choose_on_labels, choose_unlabelled
 from .fitting import FitReport, Fitted, LabelledRows, fit_guard
 from .strategies import strategy_of, uses_shortcuts
-from .validation import check_taught, many_answers_hang_on, warn, warn_about_absent
+from .validation import check_not_doubted, check_taught, many_answers_hang_on, warn, warn_about_absent
 
 RepairStrategy = Literal["auto", "maskcl", "paper", "mask", "distill", "few-shot"]
 RepairStrength = float | Literal["auto"] | None
@@ -290,6 +290,7 @@ def supported_strategy(shortcuts: Shortcuts, *, has_labels: bool) -> tuple[str, 
 
 def nothing_to_repair(shortcuts: Shortcuts, *, labels_say: str = "") -> NothingToRepairError:
     """The error that says why nothing is repaired; `labels_say` is what labelled rows say, the end of a sentence."""
+    check_not_doubted(shortcuts)
     return NothingToRepairError(
         f"Nothing speaks for a repair: no word is named, and none is found on these texts{labels_say}."
         f"{many_answers_hang_on(shortcuts)} Look at what the model leans on with an audit, and name what should not "

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from ..config import GuardrailConfig
-from ..data import Texts, check_texts, text_hash, text_number
-from ..errors import ConfigError, DataError, GuardrailWarning
+from ..data import Texts, check_texts, enumerated, text_hash, text_number
+from ..errors import ConfigError, DataError, GuardrailWarning, NothingToRepairError
 from ..models import EncodedTexts
 from ..shortcuts import Shortcuts
 from ..strength import check_support
@@ -42,8 +42,9 @@ def warn_about_absent(shortcuts: Shortcuts, encoded: EncodedTexts) -> None:
 
 
 def warn_without_shortcuts(shortcuts: Shortcuts) -> None:
-    """Warn that nothing is neutralised."""
+    """Warn that nothing is neutralised; refuse where that is because the evidence is weak."""
     if not shortcuts.words:
+        check_not_doubted(shortcuts)
         warn(
             "Nothing on these texts is taken for a shortcut, so the guard answers as the base does. Give more texts, "
             f"labelled rows, or name what you know with shortcuts=.{many_answers_hang_on(shortcuts)}"
@@ -54,6 +55,17 @@ def many_answers_hang_on(shortcuts: Shortcuts) -> str:
     """A question about the first words that are listed only, as the end of a sentence; empty without any."""
     listed = shortcuts.listed[:5]
     return f" Many answers hang on {', '.join(map(repr, listed))}: should they?" if listed else ""
+
+
+def check_not_doubted(shortcuts: Shortcuts) -> None:
+    """Refuse to go on where many words were found, on weak evidence."""
+    if shortcuts.doubted:
+        raise NothingToRepairError(
+            f"The audit found {len(shortcuts.doubted)} words, such as {enumerated(shortcuts.doubted[:5])}. But taking "
+            "out just any word changes many predictions, so they are not neutralised unasked. Name those that are "
+            "shortcuts (shortcuts=, --shortcut), decide about cards (flips, review), give labelled rows (support=, "
+            "--support), or audit with another erasure (AuditConfig.erasure, --erasure)."
+        )
 
 
 def check_taught(labels: Array | None) -> None:

@@ -125,12 +125,22 @@ def _audit_summary(document: Mapping[str, Any]) -> list[str]:
         _audit_outcome(document),
         *_would_take(document),
         *(f"{_sign(c)} {visible_name(c['text'])}: {doubt(c)}" for c in undecided[:EXPLAINED_CANDIDATES]),
+        *erasures_tried(document),
         *document["notes"],
         "Flip rate: how often masking it changes the answer; change: of that answer's probability; contradicted: how "
         "often the rest is confidently given another answer.",
         *(["A card: words that pull to one answer, and how many answers change with all of them masked."] * has_cards),
         "A candidate is a question to you, not a verdict.",
     ]
+
+
+def erasures_tried(document: Mapping[str, Any]) -> list[str]:
+    """What each way of taking words out does by itself, a sentence; nothing of audits that did not try them."""
+    if not (tried := document.get("erasures")):
+        return []
+    ways = (("mask", "the mask token"), ("cut", "leaving it out"), ("replace", "another word of the text"))
+    shown = [f"{said} changes {tried[way]} ({percent(tried[way] / tried['n'], 0)})" for way, said in ways]
+    return [f"Of {counted(tried['n'], 'prediction')}, in place of a word that hardly matters, {', '.join(shown)}."]
 
 
 def _audit_outcome(document: Mapping[str, Any]) -> str:
@@ -308,6 +318,7 @@ _WHY = {
     "alike": "audit: alike",
     "dominant": "audit: dominant",
     "many answers": "many answers",
+    "weak evidence": "weak evidence",
     "confirmed": "labels",
     "cleared": "labels",
     "flips": "judged flips",

@@ -10,7 +10,7 @@ from ..display import interval, number, p_value, percent, template
 from ..text import visible_name
 from .charts import histogram, meter
 from .marked_text import marked_pieces
-from .terminal import METRIC_ROWS, company_note, first_names, open_questions
+from .terminal import METRIC_ROWS, company_note, erasures_tried, first_names, open_questions
 
 Document = Mapping[str, Any]
 
@@ -56,6 +56,7 @@ def audit_view(document: Document, *, redact: bool, decided: Mapping[str, str]) 
         "agreement": histogram(agreement["histogram"], low=-1, high=1, mean=agreement["mean"]),
         # An audit of phrases is one of words, some of which are also masked together.
         "unit": "token" if unit == "token" else "word",
+        "erasures": erasures_tried(document),
         "units": {"token": "tokens", "word": "words", "phrase": "words and phrases"}[unit],
         "unit_or_phrase": {"phrase": "word or phrase"}.get(unit, unit),
     }

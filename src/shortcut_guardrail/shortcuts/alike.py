@@ -7,6 +7,7 @@ Not exact: which class a candidate pulls to, and which words were found, is know
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from ..config import AuditConfig
 from ..models import EncodedTexts, TextClassifier
 from ..stats import LEVELS, levels, p_relative_effect, relative_effect
 from ..text import WordFinder
-from ..typing import Array
+from ..typing import Array, Erasure
 from .named import Shortcut
 
 ALIKE = 0.25
@@ -56,12 +57,13 @@ def alike_words(
         mine = [c.text for c in found if c.pulls_to == pulls_to]
         if len(mine) < LEAST_FOUND:
             continue
-        seen = masked_answers(classifier, texts, mine, probs=probs)
+        seen = masked_answers(classifier, texts, mine, probs=probs, erasure=report.erasure)
         side = (seen.before - seen.after).mean(axis=0) > 0
         open_ = _open_words(report, phrases, pulls_to, {report.label_names[c] for c in np.flatnonzero(side)})
         pool = alike_to(classifier, mine, [name for name in open_ if name not in names])
         if pool:
-            p_value, agreeing = ask_pool(classifier, texts, probs, names, pool, side=side, config=config)
+            how: dict[str, Any] = {"side": side, "config": config, "erasure": report.erasure}
+            p_value, agreeing = ask_pool(classifier, texts, probs, names, pool, **how)
             if p_value <= config.fdr / len(classes):
                 brought |= {name: open_[name] for name in agreeing}
     return brought
@@ -96,11 +98,12 @@ def ask_pool(
     *,
     side: Array,
     config: AuditConfig,
+    erasure: Erasure = "mask",
 ) -> tuple[float, list[str]]:
     """The p-value of a pool as a whole, and its words whose own texts agree; all words are masked at once."""
     from scipy.stats import binom
 
-    seen = masked_answers(classifier, texts, [*found, *pool], probs=probs)
+    seen = masked_answers(classifier, texts, [*found, *pool], probs=probs, erasure=erasure)
     holding = texts.select(seen.rows)
     holds = {word: WordFinder([word]).present_in(holding) for word in pool}
     rests = seen.after[:, side].sum(axis=1)

@@ -12,8 +12,8 @@ import numpy as np
 from ..config import ShortcutConfig
 from ..models import EncodedTexts, TextClassifier
 from ..stats import holm, mcnemar_greater, sign_flip_test
-from ..text import WordFinder, masked_texts
-from ..typing import Array
+from ..text import WordFinder, erased_texts
+from ..typing import Array, Erasure
 from .named import Shortcut
 
 
@@ -34,9 +34,9 @@ class Paired:
 
 
 def paired_evidence(
-    classifier: TextClassifier, items: list[Shortcut], support: EncodedTexts, labels: Array
+    classifier: TextClassifier, items: list[Shortcut], support: EncodedTexts, labels: Array, erasure: Erasure = "mask"
 ) -> list[Paired]:
-    """For each candidate what masking it does to the answers to the labelled texts that hold it.
+    """For each candidate what masking it, by this erasure, does to the answers to the labelled texts that hold it.
 
     `labels` are class ids, shape (n,). A text that is there again with the same label is no further evidence.
     """
@@ -52,9 +52,8 @@ def paired_evidence(
         after = np.zeros((0, probs.shape[1]))
         if len(rows):
             chosen = [positions[i] for i in rows]
-            after = classifier.predict_proba(
-                masked_texts(support.select(rows), chosen, classifier.tokenizer.mask_token_id)
-            )
+            mask = classifier.tokenizer.mask_token_id
+            after = classifier.predict_proba(erased_texts(support.select(rows), chosen, mask, erasure))
         right, before = labels[rows], probs[rows]
         was, is_ = (answers.argmax(axis=1) == right for answers in (before, after))
         at = np.arange(len(rows)), right

@@ -14,14 +14,16 @@ from ..errors import ConfigError
 from ..text import WordFinder, content_spans, parts_of, spaced, unit_key
 
 Verdict = Literal["named", "kept", "found", "confirmed", "cleared"]
-Reason = Literal["flagged", "takes turns", "set", "alike", "dominant", "many answers", "flips", "second opinion"]
+Reason = Literal[
+    "flagged", "takes turns", "set", "alike", "dominant", "many answers", "flips", "second opinion", "weak evidence"
+]
 
 REASONS: dict[Verdict, tuple[Reason | None, ...]] = {
     "named": (None,),
     "kept": (None,),
     "found": ("flagged", "takes turns", "set", "alike", "dominant", "many answers"),
     "confirmed": (None, "flips", "second opinion"),
-    "cleared": (None, "flips", "many answers"),
+    "cleared": (None, "flips", "many answers", "weak evidence"),
 }
 """The reasons that each verdict may have; `None` where it needs none."""
 
@@ -42,6 +44,7 @@ class Shortcut:
             texts together with others. `alike`: so it does, and is alike to flagged ones. `dominant`: in the corpus.
             `many answers`: many predictions depend on it; a cleared one with this reason is listed for a person to
             look at. `flips`: the judged flips of its card confirmed or cleared it. `second opinion`: other models did.
+            `weak evidence`: it is one of many that were found, by an erasure that changes much by itself.
         count: Texts of the audit in which it is important; `None` where it was not audited.
         flip_rate: See `Candidate`, as for `pulls_to` and `q_value`.
         n_support: Texts of the support set that hold it; for the reasons `flips` and `second opinion` the judged flips
@@ -111,6 +114,11 @@ class Shortcuts(Shown):
     def listed(self) -> tuple[str, ...]:
         """The words and phrases that are listed for a person to look at."""
         return tuple(item.text for item in self.items if item.listed)
+
+    @property
+    def doubted(self) -> tuple[str, ...]:
+        """The words and phrases that were found on weak evidence, and are left alone."""
+        return tuple(item.text for item in self.items if item.reason == "weak evidence")
 
     @property
     def finder(self) -> WordFinder:

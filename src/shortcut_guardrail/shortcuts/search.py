@@ -34,15 +34,18 @@ from ..text import (
     Units,
     WordFinder,
     distinct_rows,
-    masked_texts,
+    erased_texts,
     parts_of,
     units_text,
     words_as_units,
 )
-from ..typing import Array, Progress
+from ..typing import Array, Erasure, Progress
 from .alike import LEAST_TEXTS, alike_words
 from .labels import paired_evidence, weigh
 from .named import Reason, Shortcut, Shortcuts, check_said, with_decisions, with_said
+
+MOST_DOUBTED = 5
+"""So many words are taken although erasing changes much by itself. Where there are more, somebody has to decide."""
 
 LEAST_SHARE = 0.01
 """A fixed phrase in a smaller share of the texts than this is not asked whether it dominates."""
@@ -77,27 +80,29 @@ def find_shortcuts(
     if report is not None:
         if report.unit == "token":
             raise ConfigError("Shortcuts are words and phrases, but the report is of tokens. Audit words.")
-        config = _as_audited(config, report)
     else:
         report = audit_texts(classifier, encoded, config.audit(), with_cards=False, progress=progress)
+    config = _as_audited(config, report)
     items = ranked_shortcuts(classifier, encoded, config, report, progress)
     taken = sum(item.evident for item in items)
     considered = max(taken, 0 if support is None else config.max_considered)
     items = [item for i, item in enumerate(items) if i < considered or item.reason == "many answers"]
     if support is not None:
-        items = weigh(items, paired_evidence(classifier, items, *support), config)
+        items = weigh(items, paired_evidence(classifier, items, *support, report.erasure), config)
+    elif report.erasures and report.erasures.weak and taken > MOST_DOUBTED:
+        items = [replace(one, verdict="cleared", reason="weak evidence") if one.evident else one for one in items]
     items.sort(key=lambda item: -item.answers_held if item.listed else -math.inf)
     rows = () if support is None else tuple(sorted({text_hash(text) for text in support[0].texts}))
     weighed = Shortcuts(tuple(items), rows)
     if decisions is not None:
         weighed = with_decisions(weighed, decisions, same_data=same_data)
     shortcuts = with_said(weighed, config)
-    return shortcuts if support is None else _named_on_support(classifier, shortcuts, support)
+    return shortcuts if support is None else _named_on_support(classifier, shortcuts, support, report.erasure)
 
 
 def _as_audited(config: ShortcutConfig, report: AuditReport) -> ShortcutConfig:
     """The configuration with the settings of the audit that was made; a `ConfigError` where others are asked for."""
-    made: dict[str, Any] = {name: getattr(report, name) for name in ("unit", "top_k", "fdr")}
+    made: dict[str, Any] = {name: getattr(report, name) for name in ("unit", "top_k", "fdr", "erasure")}
     for name, value in made.items():
         if (asked := getattr(config, name)) not in (value, getattr(ShortcutConfig, name)):
             said = f"The audit was made with {name} {value}, and shortcuts.{name} is {asked}."
@@ -106,14 +111,14 @@ def _as_audited(config: ShortcutConfig, report: AuditReport) -> ShortcutConfig:
 
 
 def _named_on_support(
-    classifier: TextClassifier, shortcuts: Shortcuts, support: tuple[EncodedTexts, Array]
+    classifier: TextClassifier, shortcuts: Shortcuts, support: tuple[EncodedTexts, Array], erasure: Erasure
 ) -> Shortcuts:
     """What labels say of words that a person named and the audit did not weigh; it changes no verdict, but shows where
     a genuine word was named."""
     named = [item for item in shortcuts.items if item.verdict == "named" and not item.n_support]
     if not named:
         return shortcuts
-    seen = zip(named, paired_evidence(classifier, named, *support), strict=True)
+    seen = zip(named, paired_evidence(classifier, named, *support, erasure), strict=True)
     counted = {item: replace(item, n_support=found.n, mended=found.mended, broken=found.broken) for item, found in seen}
     return replace(shortcuts, items=tuple(counted.get(item, item) for item in shortcuts.items))
 
@@ -129,7 +134,8 @@ def ranked_shortcuts(
     distinct = distinct_rows(encoded.texts)
     texts, probs = encoded.select(distinct), np.asarray(report.probs)[distinct]
     brought: dict[str, Shortcut] = {}
-    if report.would_take is not None and config.dominant_share == ShortcutConfig.dominant_share:
+    sure = not (report.erasures and report.erasures.weak)  # else what it would take lacks what was found
+    if sure and report.would_take is not None and config.dominant_share == ShortcutConfig.dominant_share:
         brought, dominant = (
             {one.text: one for one in report.would_take if one.reason == reason} for reason in ("alike", "dominant")
         )
@@ -241,7 +247,7 @@ def _deciding(
         least = max(audit.min_count, math.ceil(LEAST_SHARE * len(texts)))
         candidates = fixed_phrases(words_as_units(texts), least) | candidates
     read = [_Reading.of(name, rows) for name, rows in candidates.items()]
-    _read_masked(classifier, texts, probs, read, audit.confidence, progress)
+    _read_masked(classifier, texts, probs, read, audit.confidence, progress, erasure=report.erasure)
     return [(one.result(probs, report.label_names), one.against) for one in read if one.spare >= 0]
 
 
@@ -303,16 +309,19 @@ def _read_masked(
     candidates: list[_Reading],
     confidence: float,
     progress: Progress | None,
+    *,
+    erasure: Erasure = "mask",
 ) -> None:
     """Read the texts of each candidate with it masked, but no more of them than it takes to know that it does not
     decide most of them. Common phrases seldom do, and are known by a few texts each."""
     while pairs := [(one, i) for one in candidates for i in one.next()]:
         for first in range(0, len(pairs), _PAIRS_AT_ONCE):
             chosen = pairs[first : first + _PAIRS_AT_ONCE]
-            masked = masked_texts(
+            masked = erased_texts(
                 texts.select([i for _, i in chosen]),
                 [np.flatnonzero(one.finder.tokens(texts, i)) for one, i in chosen],
                 classifier.tokenizer.mask_token_id,
+                erasure,
             )
             for (one, i), after in zip(chosen, classifier.predict_proba(masked), strict=True):
                 one.take(after, probs[i], confidence)

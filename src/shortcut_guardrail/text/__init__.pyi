@@ -9,7 +9,7 @@ from .duplicates import distinct_rows as distinct_rows
 from .duplicates import evidence_key as evidence_key
 from .duplicates import find_repeats as find_repeats
 from .duplicates import text_key as text_key
-from .edits import masked_texts as masked_texts
+from .edits import erased_texts as erased_texts
 from .edits import shortened_texts as shortened_texts
 from .edits import with_insertions as with_insertions
 from .finder import WordFinder as WordFinder

@@ -8,8 +8,27 @@ from typing import Any
 import numpy as np
 
 from ..models import EncodedTexts
-from ..typing import Array
+from ..typing import Array, Erasure
 from .units import words_as_units
+
+
+def erased_texts(encoded: EncodedTexts, positions: list[Array], mask_token_id: int, erasure: Erasure) -> EncodedTexts:
+    """N texts without the tokens at some positions, N arrays.
+
+    Args:
+        erasure: `mask` puts the mask token in their place, `cut` leaves them out (see `shortened_texts`), and
+            `replace` puts other tokens of the same text there, which bring in nothing that it does not say.
+    """
+    if erasure != "replace":
+        return (masked_texts if erasure == "mask" else shortened_texts)(encoded, positions, mask_token_id)
+    replaced = masked_texts(encoded, positions, mask_token_id)
+    for ids, ordinary, chosen in zip(replaced.input_ids, replaced.ordinary, positions, strict=True):
+        if (others := ids[ordinary]).size:
+            ids[chosen] = others[chosen * _SPREAD % len(others)]
+    return replaced
+
+
+_SPREAD = 2_654_435_761  # Knuth's multiplier: neighbouring places draw from all over the text, every time the same
 
 
 def masked_texts(encoded: EncodedTexts, positions: list[Array], mask_token_id: int) -> EncodedTexts:

@@ -1,0 +1,148 @@
+"""What taking a word out does by itself, on bags of words whose mask token may be a word of one class."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mask_words import masking_bag, reviews
+from shortcut_guardrail import AuditConfig, ConfigError, NothingToRepairError, ShortcutGuardrail, preset
+from shortcut_guardrail.audit.auditing import audit_texts
+from shortcut_guardrail.audit.erasures import Erasures
+from shortcut_guardrail.audit.streaming import audit_in_shards
+from shortcut_guardrail.data import MemoryTexts
+from shortcut_guardrail.decisions import AuditedCards
+from shortcut_guardrail.saving import open_audit
+from shortcut_guardrail.shortcuts.search import MOST_DOUBTED
+
+
+def audited(mask: float, **config):
+    classifier, texts = masking_bag(mask), reviews()
+    return audit_texts(classifier, classifier.encode(texts), AuditConfig(top_k=4, n_examples=0, **config))
+
+
+def test_a_mask_that_is_a_word_of_one_class_is_not_taken():
+    pulled, by_force = audited(6.0), audited(6.0, erasure="mask")
+    assert pulled.to_dict() == audited(6.0).to_dict()  # the same texts give the same sample
+    assert pulled.erasures.chosen == "cut"
+    assert pulled.erasures.cut == pulled.erasures.replace == 0
+    assert pulled.erasures.mask > 0.1 * pulled.erasures.n
+    assert pulled.erasures.notes[0].startswith(
+        "Words are left out, not masked: where none should change, the mask token changes "
+        f"{pulled.erasures.mask} of {pulled.erasures.n} predictions ("
+    )
+    assert pulled.notes[0] == pulled.erasures.notes[0]
+    assert [one.text for one in pulled.flagged] == ["honestly"]
+    assert pulled.flagged[0].flip_rate == 1
+    # What a mask shows is the mask: "honestly" is hidden by it, and genuine words seem to decide.
+    assert by_force.erasure == "mask"
+    assert "honestly" not in {one.text for one in by_force.flagged}
+    (hidden,) = [one for one in by_force.candidates if one.text == "honestly"]
+    assert hidden.flip_rate == 0
+
+
+@pytest.mark.parametrize("unit", ["phrase", "word", "token"])
+def test_nothing_changes_where_the_mask_does_nothing(unit):
+    by_itself, by_mask, cut = (audited(0.0, unit=unit, erasure=how) for how in ("auto", "mask", "cut"))
+    assert by_itself.erasures.chosen == "mask"
+    assert by_itself.to_dict() == by_mask.to_dict()
+    np.testing.assert_array_equal(by_itself.inputs.effects.probs, by_mask.inputs.effects.probs)
+    assert AuditedCards.of(by_itself).id == AuditedCards.of(replace(by_mask, erasures=None)).id
+    assert not by_itself.erasures.notes
+    assert cut.erasure == "cut"
+    assert AuditedCards.of(cut).id != AuditedCards.of(by_mask).id
+
+
+def test_tokens_are_the_papers_and_stay_masked():
+    report = audited(6.0, unit="token")
+    assert report.erasure == "mask"
+    assert report.erasures.mask > 0.1 * report.erasures.n
+    assert report.erasures.weak
+    assert report.notes[0].startswith(
+        "What this audit finds is weak evidence: where none should change, the mask token"
+    )
+
+
+def test_shards_try_the_same_texts_and_go_on_with_the_same_erasure(tmp_path):
+    classifier, texts = masking_bag(6.0), reviews()
+    whole = audited(6.0)
+    source = MemoryTexts(texts, name="texts")
+    config = AuditConfig(top_k=4, n_examples=0, shard_size=70)
+    in_shards = audit_in_shards(classifier, source, config, tmp_path / "shards").report
+    assert in_shards.erasures == whole.erasures
+    assert [(c.text, c.flip_rate, c.status) for c in in_shards.candidates[:5]] == [
+        (c.text, c.flip_rate, c.status) for c in whole.candidates[:5]
+    ]
+    assert in_shards.cards == whole.cards
+
+
+def test_flips_and_repairs_take_words_out_as_the_audit_did(tmp_path):
+    from shortcut_guardrail.cli.audit import write_audit
+
+    classifier, texts = masking_bag(6.0), reviews()
+    guard = ShortcutGuardrail(classifier.model, classifier.tokenizer)
+    report = guard.audit(texts, config=AuditConfig(top_k=4, n_examples=0))
+    write_audit(report, [], tmp_path / "audit", redact=False, hashes=True, overwrite=False)
+    stored = open_audit(tmp_path / "audit")
+    assert stored.erasures == report.erasures
+    assert AuditedCards.from_folder(tmp_path / "audit") == AuditedCards.of(report)
+    card = next(card for card in report.cards if "honestly" in card.words)
+    for audit in (report, tmp_path / "audit"):
+        questions = guard.questions(audit, texts, cards="honestly")
+        assert len(questions.flips[card.id]) == card.changes > 0
+    assert guard.find_shortcuts(texts, report=stored).words == ("honestly",)
+    masked = guard.audit(texts, config=AuditConfig(top_k=4, n_examples=0, erasure="mask"))
+    assert all("honestly" not in card.words for card in masked.cards)
+
+
+def test_many_words_on_weak_evidence_are_not_neutralised_unasked():
+    texts, guard = reviews(), ShortcutGuardrail(masking_bag(6.0).model, masking_bag(6.0).tokenizer)
+    masked = guard.audit(texts, config=AuditConfig(top_k=4, erasure="mask"))
+    found = guard.find_shortcuts(texts, report=masked)
+    assert found.words == ()
+    assert len(found.doubted) > MOST_DOUBTED
+    assert "honestly" not in found.doubted
+    for strategy in ("auto", "distill", "mask"):
+        with pytest.raises(NothingToRepairError, match=r"taking out just any word.*Name those.*--erasure") as stopped:
+            guard.repair(texts, report=masked, strategy=strategy)
+        assert f"The audit found {len(found.doubted)} words, such as " in str(stopped.value)
+    with pytest.raises(NothingToRepairError):
+        guard.fit(texts, config=preset("mask").with_shortcuts(erasure="mask", top_k=4))
+    # Who names a word, gets that one, and who gives labels, has the others weighed.
+    repaired = guard.repair(texts, report=masked, strategy="mask", shortcuts=["honestly"])
+    assert repaired.fitted.shortcuts.words == ("honestly",)
+    labels = ["negative" if i % 2 else "positive" for i in range(len(texts))]
+    assert not guard.find_shortcuts(texts, report=masked, support=(texts, labels)).doubted
+    # A fair erasure finds the shortcut, and nothing else.
+    assert guard.find_shortcuts(texts).words == ("honestly",)
+    with pytest.raises(ConfigError, match="made with erasure mask, and shortcuts"):
+        guard.find_shortcuts(texts, report=masked, config=preset("mask").with_shortcuts(erasure="cut"))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "changed", "weak", "says"),
+    [
+        ("mask", (4, 4, 4), False, ()),
+        ("mask", (40, 4, 4), True, ("weak evidence", "the mask token changes 40 of 100 predictions (40.0%)")),
+        (
+            "cut",
+            (40, 4, 9),
+            False,
+            ("Words are left out, not masked", "(40.0%), and leaving the word out 4."),
+        ),
+        ("cut", (40, 20, 19), True, ("weak evidence", "leaving the word out changes 20 of 100")),
+        (
+            "replace",
+            (40, 30, 0),
+            False,
+            ("replaced by others of their text", "in its place 0."),
+        ),
+    ],
+)
+def test_what_is_said_of_an_erasure(chosen, changed, weak, says):
+    tried = Erasures(chosen, 100, *changed)
+    assert tried.weak is weak
+    assert len(tried.notes) == bool(says)
+    assert all(part in tried.notes[0] for part in says)
