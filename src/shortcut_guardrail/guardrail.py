@@ -71,6 +71,7 @@ from .saving import (
     place_of,
     save_guarded,
 )
+from .serving import Export, Format, check_exportable, export_guard
 from .shortcuts import Shortcuts
 from .strength import Calibration, Certificate, StrengthChoice, UnlabelledCalibration, texts_to_label
 from .text import WordFinder, check_words, text_key
@@ -843,6 +844,39 @@ class ShortcutGuardrail(Shown):
         if not text_hashes:
             fitted, record = replace(fitted, texts=frozenset()), record.without_text_hashes()
         save_guarded(Path(folder), self._base, fitted, record, overwrite=overwrite, beside=beside)
+
+    @one_at_a_time
+    def export(
+        self,
+        folder: str | Path,
+        *,
+        format: Format = "merged",
+        texts: Texts | None = None,
+        strength: float | None = None,
+        int8: bool = False,
+        overwrite: bool = False,
+    ) -> Export:
+        """Write a folder that others serve without this library, after its predictions were compared with the guard's.
+
+        Args:
+            format: `merged`, a Transformers model that holds the adapter, or `onnx`, a file for ONNX Runtime.
+            texts: To compare on; made-up ones are added to make 64.
+            strength: In [0, 1]; `None` is the one in use.
+            int8: Write `model_int8.onnx` as well, with 8-bit weights, whose predictions are compared but may differ.
+            overwrite: Whether an earlier export may be replaced.
+
+        Raises:
+            ConfigError: No ordinary model can do what this guard does, or a package is missing.
+            RunError: The predictions differ by more than 1e-4; nothing is written.
+        """
+        record = self.record()
+        if strength is not None and strength != record.debias_strength:
+            record = replace(record, debias_strength=check_strength(strength), certificate=None)
+        check_exportable(record, format, int8=int8)
+        how: dict[str, Any] = {"format": format, "int8": int8, "overwrite": overwrite}
+        with self._at_strength(record.debias_strength) as classifier:
+            compared = [] if texts is None else check_texts(texts)
+            return export_guard(classifier, record, Path(folder), texts=compared, **how)
 
 
 def _from(start: int, total: int, progress: Progress | None) -> Progress | None:

@@ -90,7 +90,7 @@ def judges_of(
     if name == "Amazon":
         found["phrases"] = phrases(args.data_dir)
     if args.language_model:
-        asked = {} if examples else {"prompt": None, "examples": ()}
+        asked: dict[str, Any] = {} if examples else {"prompt": None, "examples": ()}
         found["language model"] = language_model(name, args.language_model, args.work, **asked)
     return found
 

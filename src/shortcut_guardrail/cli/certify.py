@@ -40,7 +40,7 @@ def to_label(
     output.check(options.Place(out), inputs=[data, *loading.read_from(guard)])
     texts = read_data(data, **columns.given())
     _check_columns(texts)
-    loaded = _load(guard, loading)
+    loaded = load_guard(guard, loading)
     with output.progress() as progress:
         chosen = loaded.to_label(texts.texts, n, seed=seed, kept=Path(guard) / ANSWERS_FILE, progress=progress)
     if chosen:
@@ -101,7 +101,7 @@ def certify(
     if labelled is not None:
         rows = read_data(labelled, **columns.given(), require_labels=True)
         options.check_same_kind(around, rows)
-    loaded = _load(guard, loading)
+    loaded = load_guard(guard, loading)
     texts: Any = []
     labels: list[int] = []
     if rows is not None:
@@ -136,14 +136,17 @@ def certify(
     output.finish(found.to_dict())
 
 
-def _load(source: str, loading: options.GuardLoading) -> ShortcutGuardrail:
+def load_guard(source: str, loading: options.GuardLoading) -> ShortcutGuardrail:
+    """The guard in a folder that `fit` wrote, whose files are compared with their hashes.
+
+    Raises:
+        ConfigError: It is no such folder.
+    """
     from ..errors import ConfigError
     from ..saving import is_guarded_folder
 
     if not is_guarded_folder(source):
-        raise ConfigError(
-            f"'{source}' is no folder that fit wrote. Fit a guard first; there is nothing to certify yet."
-        )
+        raise ConfigError(f"'{source}' is no folder that fit wrote. Fit a guard first.")
     return loading.load(source, verify=True)  # what is certified is what was saved
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from . import audit, benchmark, certify, compare, demo, evaluate, fit, flips, judge, predict, report, review
+from . import audit, benchmark, certify, compare, demo, evaluate, export, fit, flips, judge, predict, report, review
 from .running import exit_with, run
 
 app = typer.Typer(
@@ -40,6 +40,7 @@ _COMMANDS = {
     "Decide": (review.review, flips.flips, judge.judge),
     "Repair": (fit.fit, predict.predict),
     "Prove": (evaluate.evaluate, certify.to_label, certify.certify),
+    "Serve": (export.export,),
 }
 for _panel, _commands in _COMMANDS.items():
     for _command in _commands:

@@ -1,0 +1,189 @@
+"""What is exported predicts what the guard predicts: elsewhere, without this library, the guard or its base."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from made_guards import TEXTS
+from shortcut_guardrail import ConfigError, GuardrailError, RunError, ShortcutGuardrail
+from shortcut_guardrail.serving import exporting, parity
+from tiny_models import tiny_bert
+
+pytest.importorskip("onnxruntime")
+FIT = {"strategy": "distill", "shortcuts": ["honestly"], "strength": 0.7}
+FAST = {"adapter": {"epochs": 2, "learning_rate": 1e-2, "batch_size": 8}}
+
+# Run by somebody who has Transformers and ONNX Runtime, and not this library.
+ELSEWHERE = """
+import json, sys
+import numpy as np
+folder, texts = sys.argv[1], json.load(sys.stdin)
+if sys.argv[2] == "merged":
+    from transformers import pipeline
+    serve = pipeline("text-classification", model=folder, top_k=None)
+    names = serve.model.config.id2label
+    def answer(batch):
+        scores = [{s["label"]: s["score"] for s in one} for one in serve(batch, truncation=True)]
+        return [[one[names[i]] for i in range(len(names))] for one in scores]
+else:
+    from onnxruntime import InferenceSession
+    from transformers import AutoTokenizer
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    session = InferenceSession(folder + "/model.onnx")
+    names = {int(i): name for i, name in json.load(open(folder + "/config.json"))["id2label"].items()}
+    def answer(batch):
+        encoded = tokenizer(batch, padding=True, truncation=True, return_tensors="np")
+        logits = session.run(["logits"], {i.name: encoded[i.name] for i in session.get_inputs()})[0]
+        return (np.exp(logits) / np.exp(logits).sum(1, keepdims=True)).tolist()
+assert not any(name.startswith("shortcut_guardrail") for name in sys.modules)
+found = {n: [p for i in range(0, len(texts), n) for p in answer(texts[i:i + n])] for n in (1, 7, 50)}
+json.dump([found, [names[i] for i in range(len(names))]], open(sys.argv[3], "w"))
+"""
+
+
+@pytest.mark.parametrize(("format", "kind"), [("merged", "few-shot"), ("onnx", "distill-named-support")])
+def test_it_is_served_without_library_guard_or_base(saved_guards, tmp_path, format, kind):
+    for name in ("base", kind):
+        shutil.copytree(saved_guards / name, tmp_path / "made" / name)
+    guard = ShortcutGuardrail.from_pretrained(
+        tmp_path / "made" / kind, base=tmp_path / "made" / "base", label_names=["bad", "good", "so so"]
+    )
+    expected = guard.predict_proba(TEXTS)
+    made = guard.export(tmp_path / "served", format=format, texts=TEXTS, int8=format == "onnx")
+    shutil.rmtree(tmp_path / "made")
+    found = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE, tmp_path / "served", format, tmp_path / "found.json"],
+        input=json.dumps([*TEXTS, "good " * 99]),  # it is cut where the guard cuts
+        cwd="/",
+        text=True,
+        capture_output=True,
+    )
+    assert found.returncode == 0, found.stderr
+    answers, names = json.loads((tmp_path / "found.json").read_text())
+    assert names == ["bad", "good", "so so"]
+    for in_batches in answers.values():
+        np.testing.assert_allclose(in_batches[:-1], expected, atol=1e-4)
+    np.testing.assert_allclose(answers["7"][-1], guard.predict_proba(["good " * 99])[0], atol=1e-4)
+    assert made.parity.agrees
+    assert (made.parity.n_texts, made.parity.n_made_up) == (len(TEXTS), 0)
+    if made.int8 is not None:  # eight bits are compared, and may differ
+        assert set(made.sizes) == {"model.onnx", "model_int8.onnx"}
+        assert 1e-4 < made.int8.largest_difference < 0.5
+        assert made.int8.same_labels > 0.8
+        assert "`model_int8.onnx` | the guard's label on" in (tmp_path / "served" / "README.md").read_text()
+    assert made.to_dict() == json.loads((tmp_path / "served" / "export.json").read_text()) | {
+        "label_names": ("bad", "good", "so so")
+    }
+
+
+@pytest.mark.parametrize(("format", "kind"), [("merged", "sigmoid"), ("merged", "pairs"), ("onnx", "pairs")])
+def test_heads_and_pairs(tmp_path, format, kind):
+    model, tokenizer = tiny_bert(n_classes=1 if kind == "sigmoid" else 3)
+    guard = ShortcutGuardrail(model, tokenizer, head="sigmoid" if kind == "sigmoid" else None)
+    texts = TEXTS[:20] if kind == "sigmoid" else [(text, text[::-1]) for text in TEXTS[:20]]
+    guard.repair(texts, config=FAST, **FIT)
+    made = guard.export(tmp_path / "served", format=format, texts=texts)
+    assert (made.parity.agrees, made.parity.n_texts, made.parity.n_made_up) == (True, 64, 44)
+    if format == "merged":  # it says of itself how its logits are read
+        again = ShortcutGuardrail.from_pretrained(tmp_path / "served")
+        np.testing.assert_allclose(again.predict_proba(texts), guard.predict_proba(texts), atol=1e-4)
+
+
+@pytest.fixture
+def guard(saved_guards):
+    return ShortcutGuardrail.from_pretrained(saved_guards / "few-shot")
+
+
+def test_another_strength(guard, tmp_path):
+    base = guard.predict_proba(TEXTS, strength=0)
+    made = guard.export(tmp_path / "served", strength=0)
+    assert (made.strength, made.parity.n_made_up) == (0, 64)
+    np.testing.assert_allclose(
+        ShortcutGuardrail.from_pretrained(tmp_path / "served").predict_proba(TEXTS), base, atol=1e-5
+    )
+    assert np.abs(guard.predict_proba(TEXTS) - base).max() > 1e-2, "the guard is as it was"
+
+
+def test_what_predicts_otherwise_is_not_written(guard, tmp_path, monkeypatch):
+    def damaged(classifier, record, target):
+        written(classifier, record, target)
+        file = target / "model.safetensors"
+        weights = load_file(file)
+        weights["classifier.bias"] += torch.tensor([0.1, 0, 0])
+        save_file(weights, file, metadata={"format": "pt"})
+
+    from safetensors.torch import load_file, save_file
+
+    written = exporting._write_merged
+    monkeypatch.setattr(exporting, "_write_merged", damaged)
+    with pytest.raises(RunError, match=r"The merged model predicts otherwise than the guard: .* Nothing was written"):
+        guard.export(tmp_path / "served")
+    assert not (tmp_path / "served").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"format": "torchscript"}, "format must be merged or onnx, but is 'torchscript'"),
+        ({"int8": True}, "int8 is for the format onnx, but the format is merged"),
+        ({"strength": 1.5}, r"strength must be .*1\.5"),
+    ],
+)
+def test_refused(guard, tmp_path, options, sentence):
+    with pytest.raises(GuardrailError, match=sentence):
+        guard.export(tmp_path / "served", **options)
+    assert not (tmp_path / "served").exists()
+
+
+def test_what_no_ordinary_model_does_is_refused(saved_guards, tmp_path, monkeypatch, guard):
+    masking = ShortcutGuardrail.from_pretrained(saved_guards / "mask-kept-certified")
+    with pytest.raises(ConfigError, match=r"This guard masks words of a text, which no ordinary model does.*distill"):
+        masking.export(tmp_path / "served")
+    only = ShortcutGuardrail(*tiny_bert())
+    only.repair(TEXTS, config={**FAST, "per_input": True}, **FIT)
+    with pytest.raises(ConfigError, match=r"leaves texts without a shortcut to the base.*without per_input"):
+        only.export(tmp_path / "served")
+    monkeypatch.setattr(exporting, "find_spec", lambda name: None if name == "onnxruntime" else object())
+    with pytest.raises(
+        ConfigError, match=r"The format onnx needs onnxruntime.*pip install 'shortcut-guardrail\[onnx\]'"
+    ):
+        guard.export(tmp_path / "served", format="onnx")
+
+
+def test_a_folder_of_somebody_else_stays(guard, tmp_path):
+    (tmp_path / "served").mkdir()
+    (tmp_path / "served" / "mine.txt").write_text("mine")
+    for overwrite in (False, True):
+        with pytest.raises(ConfigError, match="served"):
+            guard.export(tmp_path / "served", overwrite=overwrite)
+    assert [file.name for file in Path(tmp_path / "served").iterdir()] == ["mine.txt"]
+    guard.export(tmp_path / "mine")
+    with pytest.raises(ConfigError, match="mine"):
+        guard.export(tmp_path / "mine")
+    guard.export(tmp_path / "mine", overwrite=True, strength=0.1)
+    assert json.loads((tmp_path / "mine" / "export.json").read_text())["strength"] == 0.1
+
+
+def test_made_up_texts_are_distinct_and_hold_the_words():
+    _, tokenizer = tiny_bert()
+    found = parity.made_up(["a", "b"], tokenizer, ["honestly"])
+    assert len(set(found)) == len(found) == parity.LEAST_TEXTS - 2
+    assert sum("honestly" in text for text in found) >= 20
+    assert parity.made_up([("a", "b")] * 3, tokenizer, [])[0][0]
+    assert parity.made_up([str(i) for i in range(64)], tokenizer, []) == []
+
+
+def test_parity_counts_a_label_that_is_no_tie():
+    expected = np.array([[0.6, 0.4], [0.50004, 0.49996], [0.9, 0.1]])
+    found = np.array([[0.4, 0.6], [0.49999, 0.50001], [0.9, 0.1]])
+    made = parity.compare(found, expected, n_made_up=1, relative_time=None)
+    assert (made.n_texts, made.same_labels, made.largest_difference) == (3, 2 / 3, pytest.approx(0.2))
+    assert not made.agrees
