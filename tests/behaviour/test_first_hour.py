@@ -67,8 +67,9 @@ def once():
     train, answer = strategies.distill_adapter, guards.AdapterGuard.logits_by_strength
 
     def distill_adapter(base, encoded, target, finder, config, *, seed, progress=None):
-        model = (base.fingerprint(), base.precision, tuple(encoded.texts), target.logits.tobytes())
-        key = (*model, finder.words, finder.kept, repr((config.adapter, config.distill)), seed)
+        found = tuple(map(tuple, finder.positions(encoded)))
+        about = (base.fingerprint(), base.precision, tuple(encoded.texts), target.logits.tobytes())
+        key = (*about, found, repr((config.adapter, config.distill)), seed)
         if key not in trained:
             trained[key] = train(base, encoded, target, finder, config, seed=seed, progress=progress)
         return trained[key]
