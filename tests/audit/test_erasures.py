@@ -97,6 +97,20 @@ def test_flips_and_repairs_take_words_out_as_the_audit_did(tmp_path):
     assert all("honestly" not in card.words for card in masked.cards)
 
 
+def test_pairs_and_labelled_rows_go_by_the_same_erasure():
+    classifier, texts = masking_bag(6.0), reviews()
+    guard = ShortcutGuardrail(classifier.model, classifier.tokenizer)
+    labels = ["negative" if i % 2 else "positive" for i in range(len(texts))]
+    for erasure, mended in (("auto", True), ("mask", False)):
+        config = preset("distill").with_shortcuts(erasure=erasure, top_k=4, named=("honestly",))
+        found = guard.find_shortcuts(texts, config=config, support=(texts[:40], labels[:40]))
+        (honestly,) = [item for item in found.items if item.text == "honestly"]
+        assert (honestly.n_support, honestly.mended > 0) == (8, mended)
+    pairs = guard.audit([("we visit", text) for text in texts], config=AuditConfig(top_k=4, n_examples=0))
+    assert pairs.erasure == "cut"
+    assert [one.text for one in pairs.flagged] == ["honestly"]
+
+
 def test_many_words_on_weak_evidence_are_not_neutralised_unasked():
     texts, guard = reviews(), ShortcutGuardrail(masking_bag(6.0).model, masking_bag(6.0).tokenizer)
     masked = guard.audit(texts, config=AuditConfig(top_k=4, erasure="mask"))
