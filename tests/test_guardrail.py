@@ -13,6 +13,7 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForSequenceClassification
 
+from made_guards import TEXTS
 from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail
 from shortcut_guardrail.config import AdapterConfig, SaliencyConfig
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
@@ -218,6 +219,34 @@ def test_strengths_and_support_sets_that_cannot_be_used(guard, texts):
         with pytest.raises(DataError, match=message):
             guard.calibrate(rows, labels)
     assert (guard.debias_strength, guard.record().strength_source) == (1.0, "fixed")
+
+
+@pytest.mark.parametrize("kind", ["few-shot", "mask-kept-certified", "distill-named-support"])
+def test_a_strength_for_each_text(saved_guards, kind):
+    guard = ShortcutGuardrail.from_pretrained(saved_guards / kind)
+    texts = [*TEXTS[:10], "honestly the soup was good"]
+    strengths = [(0, 1, 0.3, 1, 0.3)[i % 5] for i in range(len(texts))]
+    stages = []
+    found = guard.predict_proba(texts, strength=strengths, progress=lambda _, done, n: stages.append((done, n)))
+    expected = np.empty_like(found)
+    for one in {*strengths}:
+        rows = [i for i, strength in enumerate(strengths) if strength == one]
+        expected[rows] = guard.predict_proba([texts[i] for i in rows], strength=one)
+    np.testing.assert_array_equal(found, expected)
+    for given in (np.array(strengths, dtype=np.float32), torch.tensor(strengths), tuple(strengths)):
+        np.testing.assert_allclose(guard.predict_proba(texts, strength=given), expected, atol=1e-5)
+    assert np.abs(found - guard.predict_proba(texts)).max() > 1e-3
+    assert [guard.label_names[i] for i in expected.argmax(1)] == guard.predict(texts, strength=strengths)
+    assert stages[-1] == (len(texts), len(texts))
+    assert stages == sorted(stages)
+    for wrong, sentence in [
+        ([0, 1], "strength must be one number or one for each text, but there are 2 for 11 texts"),
+        ([*strengths[1:], 1.5], r"must be .*1\.5"),
+        ([*strengths[1:], None], "must be .*null"),
+        (np.ones((len(texts), 2)), "must be "),
+    ]:
+        with pytest.raises(ConfigError, match=sentence):
+            guard.predict(texts, strength=wrong)
 
 
 def test_logits_that_are_not_numbers_fail_the_run(bert, texts):

@@ -675,7 +675,7 @@ class ShortcutGuardrail(Shown):
         self,
         texts: Texts,
         *,
-        strength: float | None = None,
+        strength: float | Sequence[float] | Array | None = None,
         progress: Progress | bool | None = None,
         again: bool = False,
     ) -> Array:
@@ -685,16 +685,23 @@ class ShortcutGuardrail(Shown):
         """
         progress = shown_progress(progress)
         texts = check_texts(texts)
-        parts = []
-        with self._at_strength(strength) as classifier:
-            # Piece by piece, so that the tokens of a long file are never all in memory.
-            for start in range(0, len(texts), _TEXTS_AT_ONCE):
-                encoded = classifier.encode(texts[start : start + _TEXTS_AT_ONCE])
-                parts.append(classifier.predict_logits(encoded, progress=_from(start, len(texts), progress)))
-        return cast(Array, torch.from_numpy(np.concatenate(parts)).softmax(dim=-1).numpy())
+        logits, done = np.empty((len(texts), len(self.label_names)), dtype=np.float32), 0
+        for one, rows in _groups(strength, len(texts)):
+            with self._at_strength(one) as classifier:
+                # Piece by piece, so that the tokens of a long file are never all in memory.
+                for start in range(0, len(rows), _TEXTS_AT_ONCE):
+                    piece = rows[start : start + _TEXTS_AT_ONCE]
+                    encoded = classifier.encode(cast(Texts, [texts[i] for i in piece]))
+                    logits[piece] = classifier.predict_logits(encoded, progress=_from(done, len(texts), progress))
+                    done += len(piece)
+        return cast(Array, torch.from_numpy(logits).softmax(dim=-1).numpy())
 
     def predict(
-        self, texts: Texts, *, strength: float | None = None, progress: Progress | bool | None = None
+        self,
+        texts: Texts,
+        *,
+        strength: float | Sequence[float] | Array | None = None,
+        progress: Progress | bool | None = None,
     ) -> list[str]:
         """The name of the most probable class of each text; see `predict_proba`."""
         probs = self.predict_proba(texts, strength=strength, progress=progress)
@@ -884,3 +891,14 @@ def _from(start: int, total: int, progress: Progress | None) -> Progress | None:
     if progress is None:
         return None
     return lambda stage, done, _n: progress(stage, start + done, total)
+
+
+def _groups(strength: Any, n: int) -> list[tuple[Any, Array]]:
+    """The strengths of N texts, one for all or one for each, and the rows that each of them holds for."""
+    given = np.asarray(strength, dtype=object)
+    if given.ndim == 0:
+        return [(strength, np.arange(n))]
+    each = [check_strength(one.item() if isinstance(one, np.generic) else one) for one in given.tolist()]
+    if len(each) != n:
+        raise ConfigError(f"strength must be one number or one for each text, but there are {len(each)} for {n} texts.")
+    return [(one, np.flatnonzero(np.equal(each, one))) for one in dict.fromkeys(each)]
