@@ -300,16 +300,16 @@ def pushed():
     return meaning_bag({"honestly": 1.5, "bad": -1.0, ".": 0.7, "good": -0.1}, {"honestly": 0})
 
 
-def test_what_changes_only_next_to_a_flagged_word_makes_no_card(pushed):
+def test_what_changes_only_next_to_a_found_word_makes_no_card(pushed):
     encoded = pushed.encode(PUSHED)
     pieces = [(np.arange(6), encoded, pushed.predict_proba(encoded))]
 
-    def counts(status):
-        words = [PullingWord("honestly", "positive", 3, status=status), PullingWord(".", "positive", 4)]
+    def counts(found):
+        words = [PullingWord("honestly", "positive", 3, found=found), PullingWord(".", "positive", 4)]
         return {card.words: card for card in make_cards(pushed, words, lambda: pieces)}
 
-    # The partner: with nothing flagged the full stop changes those answers too.
-    free, given = counts("undecided"), counts("flagged")
+    # The partner: with nothing found the full stop changes those answers too.
+    free, given = counts(False), counts(True)
     assert {words: card.changes for words, card in free.items()} == {(".",): 4, ("honestly",): 4}
     assert {words: card.changes for words, card in given.items()} == {("honestly",): 4, (".",): 1}
     assert given["honestly",].flips == free["honestly",].flips, "its own words are not given to a card"

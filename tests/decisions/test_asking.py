@@ -58,7 +58,7 @@ def answered(keys, at: str = "1", mended: bool = True) -> Answers:
 @pytest.mark.parametrize(
     "taken",
     [
-        {"before": Questions(replace(AUDITED, flagged=("honestly",)), {})},
+        {"before": Questions(replace(AUDITED, found=("honestly",)), {})},
         {"shortcuts": ["Honestly"]},
         {"decisions": Decisions((Decision(("honestly",), "neutralise", "file"),))},
     ],
@@ -73,7 +73,7 @@ def test_flips_are_counted_given_what_is_flagged_named_or_decided(taken):
 
 
 def test_a_flagged_word_that_somebody_keeps_is_not_given():
-    before = Questions(replace(AUDITED, flagged=("honestly",)), {})
+    before = Questions(replace(AUDITED, found=("honestly",)), {})
     kept = Decisions((Decision(("honestly",), "keep", "person"),), data="data")
     assert groups(called(before, decisions=kept), ".") == {"pushed": 12, "own": 12}
     assert not of_card(called(before, decisions=kept), "honestly"), "what is decided is not asked about"

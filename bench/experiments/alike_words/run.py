@@ -124,7 +124,7 @@ def random_pools(
     encoded = classifier.encode(texts)
     report = audit_texts(classifier, encoded, config, with_cards=False)
     probs, pulls_to = report.saliency.probs, report.flagged[0].pulls_to
-    found = [c for c in report.candidates if c.flagged or c.takes_turns or c.collective]
+    found = [c for c in report.candidates if c.found]
     known = [c.text for c in found]
     mine = [c.text for c in found if c.pulls_to == pulls_to]
     seen = masked_answers(classifier, encoded, mine, probs=probs)

@@ -102,7 +102,7 @@ def complete(
             c.text,
             c.pulls_to,
             changes=round(c.flip_rate * c.n_distinct) if c.n_distinct else 0,
-            found=c.flagged or c.takes_turns or c.collective,
+            found=c.found,
             status=c.status,
             q_value=c.q_value,
         )

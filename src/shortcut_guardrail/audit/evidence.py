@@ -167,6 +167,11 @@ class Candidate:
     takes_turns: bool = False
     collective: bool = False
 
+    @property
+    def found(self) -> bool:
+        """Whether the audit takes it for a shortcut: it is flagged, takes turns with what is, or is one of a set."""
+        return self.flagged or self.takes_turns or self.collective
+
 
 @dataclass(frozen=True)
 class Agreement:

@@ -145,10 +145,10 @@ def make_cards(
 
     On cards stand words whose masking alone changes a prediction. A word within a phrase of another card belongs to the
     phrase and is not masked there, as in the audit. At most `MOST_CARDS` sets are masked, each in the texts that hold
-    any of its words: one forward pass for each set and text that holds it. Words that the audit flags are given, so
-    that what changes only next to a flagged word makes no card. That is one more pass for each text that holds one. A
-    set that changes no prediction makes no card. A token that is only a piece of words is on none, since only whole
-    words are looked for.
+    any of its words: one forward pass for each set and text that holds it. Words that were found on other cards are
+    given, so that what changes only next to them makes no card. That is one more pass for each text that holds one, and
+    for each card of found words. A set that changes no prediction makes no card. A token that is only a piece of words
+    is on none, since only whole words are looked for.
 
     Args:
         words: What the audit found to pull to a class.
@@ -159,13 +159,13 @@ def make_cards(
     groups = group_words(classifier, list(whole.values()))[:MOST_CARDS]
     on_cards = [word.text for group in groups for word in group]
     sets = [_Set(group, on_cards, classifier.label_names) for group in groups]
-    flagged = [word.text for word in words if word.status == "flagged"]
+    found = [word.text for word in words if word.found]
     n = 0
     for rows, encoded, probs in pieces() if sets else ():
         n += len(encoded)
         answered = Answered(classifier, encoded, probs, erasure)
         for one in sets:
-            seen, without = answered.without(one.words, kept=one.kept, given=flagged)
+            seen, without = answered.without(one.words, kept=one.kept, given=found)
             one.add(seen, rows, encoded, without)
         if progress is not None:
             progress("Masking cards", n, n)

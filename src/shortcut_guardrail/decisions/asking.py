@@ -1,6 +1,6 @@
 """One more call about an audit: which cards are asked about, given what is taken for shortcuts already, and how much.
 
-Flips are counted anew at every call, with the words masked before and after that are taken: those that the audit flags,
+Flips are counted anew at every call, with the words masked before and after that are taken: those that the audit found,
 those that somebody names, and those of cards that are decided. A card that is decided is not asked about again, nor is
 one that no answers can decide.
 """
@@ -123,11 +123,11 @@ def _said(decisions: Decisions | None, audited: AuditedCards) -> list[Decision]:
 
 
 def _taken(audited: AuditedCards, said: Sequence[Decision], shortcuts: Iterable[str]) -> tuple[str, ...]:
-    """Words that are taken for shortcuts: flagged ones, unless somebody keeps them, named ones, and those of cards."""
+    """Words that are taken for shortcuts: found by the audit, unless somebody keeps them, named, and those of cards."""
     kept = {spaced(word) for one in said if one.decision == "keep" for word in one.words}
-    flagged = [word for word in audited.flagged if spaced(word) not in kept]
+    found = [word for word in audited.found if spaced(word) not in kept]
     decided = [word for one in said if one.decision == "neutralise" for word in one.words]
-    return tuple(dict.fromkeys([*flagged, *decided, *shortcuts]))
+    return tuple(dict.fromkeys([*found, *decided, *shortcuts]))
 
 
 def _least(questions: Questions, answers: Answers, flips: Mapping[str, int]) -> dict[str, int]:

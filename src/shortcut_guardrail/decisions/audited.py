@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from ..audit import AuditReport, Erasures, audit_content
+from ..audit import AuditReport, Candidate, Erasures, audit_content
 from ..cards import Card
 from ..data import Count, checked, enumerated
 from ..errors import ConfigError, DataError
@@ -23,6 +23,9 @@ AUDIT_FILE = "audit.json"
 class _Candidate:
     text: str
     flagged: bool = False
+    takes_turns: bool = False
+    collective: bool = False
+    found = Candidate.found
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class AuditedCards:
         model: Fingerprint of the audited model.
         data: Fingerprint of the audited texts.
         cards: Most changeable predictions first.
-        flagged: Words that the audit flags, on cards or on none.
+        found: Words that the audit takes for shortcuts (`Candidate.found`), on cards or on none.
         erasure: How the audit took words out.
     """
 
@@ -61,7 +64,7 @@ class AuditedCards:
     labels: tuple[str, ...]
     n: int
     cards: tuple[Card, ...]
-    flagged: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
     erasure: Erasure = "mask"
 
     @classmethod
@@ -72,9 +75,9 @@ class AuditedCards:
         settings |= {} if erasure == "mask" else {"erasure": erasure}
         content = json.dumps([audit.model, settings, [card.id for card in audit.cards]], sort_keys=True)
         identity = hashlib.sha256(content.encode()).hexdigest()
-        flagged = tuple(word.text for word in audit.candidates if word.flagged)
+        found = tuple(word.text for word in audit.candidates if word.found)
         about = audit.model, audit.data, audit.label_names, audit.n_distinct
-        return cls(identity, *about, audit.cards, flagged, erasure)
+        return cls(identity, *about, audit.cards, found, erasure)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, source: str = "The audit") -> AuditedCards:

@@ -101,7 +101,7 @@ class Questions:
         Args:
             keys: Of questions that were put in files.
         """
-        drawing = Drawing(audited.id, audited.labels, keys, cards=audited.cards, given=audited.flagged)
+        drawing = Drawing(audited.id, audited.labels, keys, cards=audited.cards, given=audited.found)
         asked, new = drawing.of_flips(flips, n=MOST_QUESTIONS, seed=seed)
         return cls(audited, flips, (*keys, *new), asked=tuple(asked), one_by_one=True)
 

@@ -49,7 +49,7 @@ def alike_words(
         phrases: Fixed phrases and in how many distinct texts they stand.
         config: `fdr`, `min_count` and `min_pull`.
     """
-    found = [c for c in report.candidates if c.flagged or c.takes_turns or c.collective]
+    found = [c for c in report.candidates if c.found]
     names = [c.text for c in found]
     classes = sorted({c.pulls_to for c in report.flagged if c.pulls_to is not None})
     brought: dict[str, Shortcut] = {}

@@ -206,7 +206,7 @@ def _dominant(
 
     deciding = _deciding(classifier, texts, probs, report, config, progress)
     inside = {part for found, _ in deciding for part in parts_of(found.text)}
-    known = {c.text for c in report.candidates if c.flagged or c.takes_turns or c.collective}
+    known = {c.text for c in report.candidates if c.found}
     classes: dict[str | None, list[tuple[Shortcut, list[int]]]] = {}
     for found, against in deciding:
         if found.text not in inside and not known & {found.text, *parts_of(found.text)}:
