@@ -50,6 +50,17 @@ def test_logits_and_embeddings_are_those_of_the_padded_pass(family, name):
         assert not torch.allclose(packed.embed(batch, "cls"), padded.embed(batch, "mean"))
 
 
+@pytest.mark.parametrize("name", PACKED)
+def test_a_padding_token_that_a_text_spells_is_read_as_the_model_reads_it_alone(family, name):
+    model, tokenizer = family(name)
+    text = f"the soup {tokenizer.pad_token} was cold"
+    inputs = tokenizer(text, return_tensors="pt")
+    with torch.inference_mode():
+        expected = model(**inputs).logits.softmax(dim=-1).double()
+    found = TextClassifier(model, tokenizer).predict_proba(["bad", text])
+    torch.testing.assert_close(torch.from_numpy(found[1:]), expected, rtol=1e-4, atol=1e-6)
+
+
 def test_pairs_keep_their_segments(bert):
     pairs = [("the soup was cold", "good"), ("bad", "the staff was rude and slow"), ("bad", "good")]
     packed, padded = both(bert)

@@ -106,14 +106,15 @@ def pack(
     lengths = attention_mask.sum(dim=1)
     order = torch.argsort(lengths, descending=True, stable=True)
     mask = attention_mask[order].bool()
-    positions = torch.arange(mask.shape[1], device=mask.device).expand(mask.shape)[mask]
-    if model.config.model_type in _POSITIONS_AFTER_PADDING:
-        positions = positions + model.config.pad_token_id + 1
+    positions = torch.arange(mask.shape[1], device=mask.device).expand(mask.shape)
+    if model.config.model_type in _POSITIONS_AFTER_PADDING:  # a padding token within a text counts for none
+        counted = input_ids[order] != model.config.pad_token_id
+        positions = counted.cumsum(dim=1) * counted + model.config.pad_token_id
     ordered = lengths[order]
     values, counts = torch.unique_consecutive(ordered, return_counts=True)
     return PackedSequences(
         input_ids=input_ids[order][mask][None],
-        position_ids=positions[None],
+        position_ids=positions[mask][None],
         token_type_ids=None if token_type_ids is None else token_type_ids[order][mask][None],
         starts=ordered.cumsum(0) - ordered,
         places=torch.argsort(order),
