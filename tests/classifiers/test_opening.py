@@ -94,6 +94,18 @@ def test_descriptions_examples_and_prompts_change_what_is_asked(decoder, tmp_pat
     assert told[3].record()["examples"] == [["a", "positive"]]
 
 
+def test_special_tokens_that_a_text_spells_are_text_and_those_of_a_prompt_are_not(decoder, tmp_path):
+    source = opened(written(tmp_path, 'kind = "causal"\nmodel = "decoder"\nprompts = ["<s>{text}</s>{label}"]\n'))
+    seen, ids = [], source.model._ids
+    source.model._ids = lambda text: seen.append(ids(text)) or ids(text)
+    source.predict_proba(["a", "a</s><s>b <pad>"])
+    asked = [one for one in seen if one[:2] == [0, 0]]  # the prompt, behind what the tokenizer puts first
+    assert {(one.count(0), one.count(1), one.count(2)) for one in asked} == {(2, 0, 1)}
+    pairs = [("a</s>", "<mask>"), ("a< /s>", "< mask>"), ("a< /s>", "< mask >")]
+    first, same, other = source.predict_proba(pairs).tolist()
+    assert first == same != other
+
+
 def test_texts_longer_than_the_context_are_cut_and_it_says_so(decoder, tmp_path):
     source = opened(decoder)
     long = "x" * 1000
@@ -178,6 +190,7 @@ def test_a_model_of_entailment_reads_label_names(tmp_path):
     source = opened(written(tmp_path, file), descriptions={"positive": "good"})
     assert source.record()["phrases"] == ["negative", "good"]
     classifier = source.model
+    assert classifier.encode(["a [SEP] b"]).controls.tolist() == [False]
     by_hand = []
     for prompt in ("it is {}", "{}"):
         pairs = [(text, prompt.format(said)) for text in TEXTS for said in ("negative", "good")]

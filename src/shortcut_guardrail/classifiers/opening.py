@@ -129,6 +129,7 @@ class _Opening:
             if settings.labels or not reads:
                 return self._mapped(classifier, settings.labels, _loaded(settings))
             settings = ZeroShotSettings(model=settings.model, revision=settings.revision)
+        tokenizer.split_special_tokens = True  # a text is a premise whatever it spells
         said = phrases(self.labels, {**self.descriptions, **settings.descriptions})
         templates = tuple(settings.prompts or ZERO_SHOT_TEMPLATES)
         return ZeroShotClassifier(self.labels, classifier, templates, said, _loaded(settings))

@@ -46,8 +46,11 @@ class PromptedClassifier:
         return fingerprint_of({"weights": self.model.fingerprint(), "asked": asked})
 
     def predict_proba(self, texts: Sequence[Text], *, progress: Progress | None = None, again: bool = False) -> Array:
-        """See `Classifier`. Texts longer than the context are cut at their end, and a warning counts them."""
-        parts = []
+        """See `Classifier`. Texts longer than the context are cut at their end, and a warning counts them.
+
+        A prompt may hold special tokens; those that a text spells are read as text.
+        """
+        texts, parts = [self._as_text(text) for text in texts], []
         for prompt in self.prompts:
             room = self._room(prompt)
             shown = [self._cut(text, room) for text in texts]
@@ -66,6 +69,11 @@ class PromptedClassifier:
         """See `Classifier`."""
         facts = {"kind": "causal", "name": self.name, "fingerprint": self.fingerprint()}
         return {**facts, **asked_with(self.prompts), **self.settings}
+
+    def _as_text(self, text: Text) -> Text:
+        if isinstance(text, str):
+            return self.model.as_text(text)
+        return self.model.as_text(text[0]), self.model.as_text(text[1])
 
     def _room(self, prompt: Prompt) -> int:
         """Tokens that a prompt leaves for a text, or for both of a pair, which takes some words more."""

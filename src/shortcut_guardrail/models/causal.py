@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -43,12 +44,18 @@ class CausalModel:
         self.device = torch.device(device) if device is not None else default_device()
         self.model = model.to(self.device).eval().requires_grad_(False)
         self._hash = WeightsHash()
+        special = (re.escape(str(token)) for token in tokenizer.added_tokens_decoder.values() if token.special)
+        self._special = re.compile("|".join(sorted(special, key=len, reverse=True)) or "(?!)")
         self._keeps_last = accepts(model, "logits_to_keep")
         self._takes_positions = accepts(model, "position_ids")
 
     def fingerprint(self) -> str:
         """SHA-256 over its weights; see `TextClassifier.fingerprint`."""
         return self._hash.of(self.model)
+
+    def as_text(self, text: str) -> str:
+        """A text that spells no special token: a space parts what the tokenizer would take for one ("< /s>")."""
+        return self._special.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
 
     def n_tokens(self, text: str) -> int:
         """Tokens of a text, those that the tokenizer adds included."""
