@@ -118,6 +118,8 @@ def save_guarded(
     def fill(target: Path) -> None:
         if isinstance(fitted.guard, AdapterGuard):
             save_adapter(fitted.guard, fitted.config, record, target)
+        # Transformers forgets it where it was set on a tokenizer that is there, and the guard would read other tokens.
+        base.tokenizer.init_kwargs["split_special_tokens"] = base.tokenizer.split_special_tokens
         base.tokenizer.save_pretrained(target)
         (target / GUARDRAIL_FILE).write_text(to_json(record.to_dict()), encoding="utf-8")
         write_fitted_texts(target, fitted.texts)
