@@ -18,7 +18,7 @@ from shortcut_guardrail.text.words import word_spans
 MEGABYTE = 1_000_000
 PACKAGE = Path(shortcut_guardrail.__file__).parent
 # Pieces of which the worst cases of the package's patterns are made: what they repeat, and what ends a repetition.
-PIECES = ["a", "a'", "a_", " ", "1.", "!", "n't ", "é", "字 ", "{a"]
+PIECES = ["a", "a'", "a_", " ", "1.", "!", "n't ", "é", "字 ", "{a", "1/", "www.", "a@a."]
 ENDS = ["", "!\n"]
 
 
@@ -83,7 +83,7 @@ def test_a_pattern_is_linear(name):
 
 
 def test_all_patterns_are_seen():
-    some = ("text.words._ASCII_WORD", "classifiers.prompts._FIELD")
+    some = ("text.words._ASCII_WORD", "text.words._JOINED_WORDS", "classifiers.prompts._FIELD")
     assert PATTERNS.keys() >= {*NO_TEXTS, *(f"shortcut_guardrail.{name}" for name in some)}
     assert len(PATTERNS) > 10
 

@@ -76,6 +76,14 @@ class TestMatching:
             ("正直", "正直に言うと", ["正直"]),
             ("จริง", "พูดจริงๆ", ["จริง"]),
             ("ที", "ที่", []),
+            # What is written as one thing is found whole; the word of a hashtag is a word.
+            ("10/10", "A 10/10! not 10 / 10, 110/10 or 10/10/24", ["10/10"]),
+            (["10", "user", "book", "co"], "10/10 @user www.book.co a@book.co #book", ["book"]),
+            ("@User", "@USER: hi @user's @users", ["@USER", "@user"]),
+            ("#Tag", "#tag, #tags tag \u2067#TAG\u2069", ["#tag", "#TAG"]),
+            ("https://T.co/a", "(https://t.co/a), https://t.co/ab", ["https://t.co/a"]),
+            ("rated 10/10 by @me", "Rated  10/10 by @ME!", ["Rated  10/10 by @ME"]),
+            ("#", "# ### #tag", ["#", "#"]),
             # Edges that are no word.
             ("!", "Great!! Yes! No ! ?!", ["!", "!", "!"]),
             ("!!", "Great!! Yes!", ["!!"]),

@@ -9,13 +9,22 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from shortcut_guardrail.attribution.occlusion import mask_variants, masking_effects
 from shortcut_guardrail.attribution.saliency import find_important_tokens, token_scores
+from shortcut_guardrail.audit import audit_texts
 from shortcut_guardrail.config import SaliencyConfig
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.text.duplicates import distinct_rows, evidence_key, find_repeats, text_key
+from shortcut_guardrail.text.edits import masked_texts
 from shortcut_guardrail.text.finder import WordFinder
 from shortcut_guardrail.text.units import choose_spans, recurring_phrases, tokens_as_units, words_as_units
-from shortcut_guardrail.text.words import unit_key, word_spans
-from tiny_models import BYTE_SPECIALS, byte_level_tokenizer, fast_tokenizer, tiny_bert, wordpiece_tokenizer
+from shortcut_guardrail.text.words import piece_spans, unit_key, word_spans
+from tiny_models import (
+    BYTE_SPECIALS,
+    byte_level_tokenizer,
+    fast_tokenizer,
+    meaning_bag,
+    tiny_bert,
+    wordpiece_tokenizer,
+)
 
 
 def sentencepiece_tokenizer():
@@ -56,15 +65,37 @@ def encode(kind: str, texts):
         ("❤️❤️", ["❤️❤️"]),
         ("", []),
         (" \n\t", []),
+        # What is written as one thing is one word, without the marks around it.
+        ("(10/10)! food.4.5/5, 24/7 1/2/2020", "( 10/10 ) ! food . 4.5/5 , 24/7 1/2/2020".split()),
+        ("Go (https://t.co/aB?x=1&y=2#z), WWW.a.org!", "Go ( https://t.co/aB?x=1&y=2#z ) , WWW.a.org !".split()),
+        ("j.doe+x@ex-am.co.uk. <a@b.de>", "j.doe+x@ex-am.co.uk . < a@b.de >".split()),
+        ("#Tag #90s #don't #a__b, #café #हिन्दी #你好吗", "#Tag #90s #don't #a__b , #café #हिन्दी #你好吗".split()),
+        (".@USER @anna's @_x1: \u2067@né\u2069", ". @USER @anna's @_x1 : \u2067@né\u2069".split()),
+        (
+            "看https://t.co/a吧 “www.a.b” x👍10/10",
+            ["看", "https://t.co/a", "吧", "“", "www.a.b", "”", "x", "👍", "10/10"],
+        ),
     ],
 )
 def test_words_of_a_text(text, words):
     assert [text[start:end] for start, end in word_spans(text)] == words
 
 
+ORDINARY = (
+    "Don't stop!! a_b 'c' x--y [NAME] $3.50 1,000 10:30 it's,no e-book and/or w/o 5/x 10/10ths http://. www. #1 C# "
+    "##is &#39; x#y @ 5 @5pm a@b _#a_ mp3/mp4 a/10/10 10/10/ </s> <|a|> :// //"
+)
+JOINED = "https://t.co/a1, @user's 10/10 #tag a@b.co www.ab.c"
+
+
+def test_what_is_ordinary_keeps_its_pieces():
+    assert word_spans(ORDINARY) == piece_spans(ORDINARY)
+    assert word_spans(JOINED) != piece_spans(JOINED)
+
+
 def test_ascii_and_other_texts_are_split_alike_and_spellings_of_one_candidate_have_one_key():
-    text = "Don't stop!! a_b 'c' x--y [NAME] 3.50 it's,no"
-    assert word_spans(text) == word_spans(text + " é")[:-1]  # a letter beyond ASCII sends all the other way
+    for text in (ORDINARY, JOINED):
+        assert word_spans(text) == word_spans(text + " é")[:-1]  # a letter beyond ASCII sends all the other way
     assert unit_key("HONESTLY") == unit_key("hon\u200bestly") == unit_key("\u202ehonestly\u202c") == "honestly"
     assert unit_key("I’m") == "i'm"
     assert unit_key("nai\u0308ve") == unit_key("naïve")
@@ -85,6 +116,31 @@ def test_pieces_are_grouped_to_the_words_they_come_from(kind):
     assert sorted(of_token[ordinary]) == of_token[ordinary].tolist()
     assert set(of_token[ordinary]) == set(range(5))
     assert units.wordlike[0].tolist() == [True, False, True, True, False]
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_what_is_written_as_one_thing_is_masked_whole_and_found_again(kind):
+    classifier, encoded = encode(kind, [f"so {JOINED}", "so 10 10 t.co user tag a b"])
+    units, mask = words_as_units(encoded), classifier.tokenizer.mask_token_id
+    assert units.keys[0] == ["so", "https://t.co/a1", ",", "@user's", "10/10", "#tag", "a@b.co", "www.ab.c"]
+    for unit, (key, (start, end, _)) in enumerate(zip(units.keys[0], units.spans[0], strict=True)):
+        assert encoded.texts[0][start:end] == key
+        found, elsewhere = WordFinder([key]).positions(encoded)
+        assert found.tolist() == np.flatnonzero(units.of_token[0] == unit).tolist()
+        assert (len(elsewhere) > 0) == (key == "so")
+        masked = masked_texts(encoded, [found, elsewhere], mask).input_ids[0]
+        assert np.flatnonzero(masked != encoded.input_ids[0]).tolist() == found.tolist()
+
+
+def test_a_mark_that_decides_only_as_a_whole_is_a_candidate_and_a_card():
+    classifier = meaning_bag({"1": 1.0, "##0": 1.0, "bad": -1.0, "awful": -1.5}, {})
+    texts = [
+        f"{mark}{filler} {word}" for filler in ("soup", "tea") for word in ("bad", "awful") for mark in ("10/10 ", "")
+    ]
+    report = audit_texts(classifier, classifier.encode(texts))
+    first = report.candidates[0]
+    assert (first.text, first.flip_rate, first.count, first.pulls_to) == ("10/10", 1.0, 4, "positive")
+    assert [card.changes for card in report.cards if "10/10" in card.words] == [4]
 
 
 def test_an_accent_that_the_tokenizer_takes_off_is_part_of_the_word():
@@ -185,6 +241,7 @@ def test_phrases_have_five_words_at_most_and_cross_neither_punctuation_nor_sides
 
 
 def test_texts_that_are_the_same_evidence_count_once():
+    assert evidence_key("10/10, see www.a.b") == evidence_key("10 10 see www a b")
     texts = ["Order 17 is here!", "order 4: is HERE", "Order 17 is here!", ("a", "b"), "a b", "!!", "?"]
     assert distinct_rows(texts).tolist() == [0, 3, 4, 5, 6]
     found = find_repeats([text_key(text) for text in texts], [evidence_key(text) for text in texts])

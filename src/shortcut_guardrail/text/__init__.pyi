@@ -16,6 +16,7 @@ from .finder import WordFinder as WordFinder
 from .finder import check_words as check_words
 from .finder import parts_of as parts_of
 from .finder import spaced as spaced
+from .finder import warn_of_absent as warn_of_absent
 from .units import MAX_PHRASE_WORDS as MAX_PHRASE_WORDS
 from .units import Units as Units
 from .units import choose_spans as choose_spans

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..typing import Array
-from .words import word_spans
+from .words import piece_spans
 
 _DIGITS = re.compile(r"\d+")
 
@@ -34,7 +34,7 @@ def evidence_key(text: str | tuple[str, str]) -> int:
     for part in (text,) if isinstance(text, str) else text:
         folded = unicodedata.normalize("NFKC", part).casefold()
         folded = "".join(c for c in folded if unicodedata.category(c) != "Cf")
-        words = [_DIGITS.sub("0", folded[a:b]) for a, b in word_spans(folded) if any(map(str.isalnum, folded[a:b]))]
+        words = [_DIGITS.sub("0", folded[a:b]) for a, b in piece_spans(folded) if any(map(str.isalnum, folded[a:b]))]
         reduced.append(" ".join(words) or folded)
     return text_key("\n".join(reduced))
 

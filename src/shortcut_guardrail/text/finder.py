@@ -6,7 +6,8 @@
   found in "books", "facebook" or "book_club". A run of one mark or emoji is one word ("!" is not found in "!!!"), and
   so is a composed emoji. An underscore at the edge of a word is emphasis ("_book_").
 - Inside a word an apostrophe is an edge as well: "book" is found in "the book's cover", "honnêteté" in
-  "l'honnêteté". The exception is "n't": neither "won" nor "t" is found in "won't".
+  "l'honnêteté". The exception is "n't": neither "won" nor "t" is found in "won't". So is the sign of a hashtag: "book"
+  is found in "#book", but neither in "@book" nor in "www.book.org", and "10" not in "10/10".
 - Words of a phrase stand apart by any whitespace. Beside a punctuation mark, and in scripts written without spaces,
   there may be none or some: "e-book" is found in "e - book".
 """
@@ -14,6 +15,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import ConfigError
+from ..errors import ConfigError, GuardrailWarning
 from ..typing import Array
 from .characters import APOSTROPHES, TYPED_APOSTROPHES, UNSPACED
 from .content import content_spans
@@ -155,6 +157,22 @@ def check_words(words: Iterable[str]) -> list[str]:
     return given
 
 
+def warn_of_absent(words: Iterable[str], encoded: EncodedTexts, *, sides: Sequence[int] = (0, 1)) -> None:
+    """Warn of words that a person named and that stand in none of the texts, or in no such side of a pair."""
+    found = ((word, WordFinder([word])) for word in words)
+    if absent := [
+        f"'{word}'"
+        for word, finder in found
+        if not any(finder.tokens(encoded, i, sides=sides).any() for i in range(len(encoded)))
+    ]:
+        warnings.warn(
+            f"{', '.join(absent)} {'stands' if len(absent) == 1 else 'stand'} in none of these {len(encoded)} texts. "
+            "Look for other spellings: occurrences are whole words.",
+            GuardrailWarning,
+            stacklevel=4,
+        )
+
+
 def spaced(word: str) -> str:
     """A word or phrase as its folded words with single spaces between: one for all that the finder takes as one."""
     return " ".join(fold(word[start:end]).text for start, end in word_spans(word))
@@ -191,6 +209,8 @@ def _edges(text: str) -> frozenset[int]:
         after_joint = i > 0 and _joining_underscores(text, spans, i - 1)
         edges |= {end} if after_joint else {start, end}
         edges |= {j + side for j in range(start, end) if text[j] in APOSTROPHES for side in (0, 1)}
+        if start < end and text[start] == "#" and in_word(text[end - 1]):
+            edges.add(start + 1)
     for negation in _NEGATION.finditer(text):
         edges -= {negation.start(), negation.start() + 1}
     return frozenset(edges)

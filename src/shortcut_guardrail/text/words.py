@@ -5,18 +5,36 @@
 - In scripts written without spaces (Chinese, Japanese, Thai and others) every token is a word of its own.
 - A run of one punctuation mark ("!!!") is a word, and so is an emoji with all that modifies it.
 - Characters without width or that only steer the writing direction belong to the word around them.
+- An address of the web or of mail, a hashtag, a name after "@" and numbers with slashes between ("10/10", "4.5/5") are
+  one word each, with the clitic that follows ("@anna's"). An address begins with "http://", "https://", "ftp://" or
+  "www.", and the marks that end its sentence are not part of it. All else stays what it was: "3.50", "$5", "10:30" and
+  "and/or" are several words, and so are "#1", "@ 5" and "[NAME]".
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from functools import cache
 from typing import Literal
 
 from .characters import APOSTROPHES, JOINERS, UNSPACED
+from .folding import in_word, without_width
 
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+(?:['_][A-Za-z0-9]+)*|([^\sA-Za-z0-9])\1*")
+# In `_shape`: "w" is a letter beyond ASCII, "字" a character of a script without spaces.
+_JOINING_SIGN = re.compile(r"[@#/]|www\.", re.IGNORECASE)
+_JOINED_WORDS = re.compile(
+    r"""
+    (?<!\w)(?:(?:https?|ftp)://|www\.)\w[!#-;=?-~]*(?<=[\w/=&%+~-])  # an address of the web
+    | (?<![\w.+-])\w[\w.+-]*@\w[\w-]*(?:\.\w[\w-]*)+  # of mail
+    | (?<![\w字&#@/])\#(?=[\d_]*(?:[^\W\d_]|字))[\w字]+  # a hashtag has a letter; "&#39;" is none
+    | (?<![\w@/])@(?=_*[^\W\d_])\w+  # a name
+    | (?<![\w/])(?<!\d[.,])\d+(?:[.,]\d+)*(?:/\d+(?:[.,]\d+)*)+(?![\w/])  # a mark or a date
+    """,
+    re.ASCII | re.IGNORECASE | re.VERBOSE,
+)
 _FOLD_APOSTROPHES = str.maketrans(dict.fromkeys(APOSTROPHES, "'"))
 
 _Kind = Literal["space", "extend", "word", "unspaced", "flag", "other"]
@@ -40,10 +58,48 @@ def word_spans(text: str) -> list[tuple[int, int]]:
     """Character spans of the words of a text, in order; see the head of this module for what a word is.
 
     Example:
-        >>> text = "Don't stop!! :)"
+        >>> text = "Don't stop!! 10/10 :)"
         >>> [text[start:end] for start, end in word_spans(text)]
-        ["Don't", 'stop', '!!', ':', ')']
+        ["Don't", 'stop', '!!', '10/10', ':', ')']
     """
+    spans = piece_spans(text)
+    if not _JOINING_SIGN.search(text):
+        return spans
+    shape, at = _shape(text)
+    joined = [(at[found.start()], at[found.end() - 1]) for found in _JOINED_WORDS.finditer(shape)]  # the last included
+    words: list[tuple[int, int]] = []
+    place, open_ = 0, -1  # the next joined word, and the one that the last span belongs to
+    for start, end in spans:
+        while place < len(joined) and joined[place][1] < start:
+            place += 1
+        inside = place < len(joined) and joined[place][0] < end
+        if inside and open_ == place:
+            words[-1] = (words[-1][0], end)
+        else:
+            words.append((start, end))
+        open_ = place if inside else -1
+    return words
+
+
+def _shape(text: str) -> tuple[str, Sequence[int]]:
+    """A text in the characters of `_JOINED_WORDS`, without those that have no width, and where each of them stands."""
+    if text.isascii():
+        return text, range(len(text))
+    at = [i for i, character in enumerate(text) if not without_width(character)]
+    return "".join(_stand_in(text[i]) for i in at), at
+
+
+@cache
+def _stand_in(character: str) -> str:
+    if character.isascii():
+        return character
+    if character.isdecimal():
+        return "0"
+    return "字" if UNSPACED.match(character) else "w" if in_word(character) else "\u00a0"
+
+
+def piece_spans(text: str) -> list[tuple[int, int]]:
+    """The same with addresses, hashtags, names and numbers with slashes cut at their marks."""
     if text.isascii():
         return [match.span() for match in _ASCII_WORD.finditer(text)]
     spans: list[tuple[int, int]] = []
