@@ -21,6 +21,7 @@ def shard(rows, *, n_classes=3, evidence=None, spans=None, n_words=None, interac
         labels=np.full(len(rows), -1),
         probs=confident([answer for answer, _ in rows], n_classes),
         truncated=np.zeros(len(rows), dtype=bool),
+        controls=np.zeros(len(rows), dtype=bool),
         sensitivity=np.zeros(len(rows)),
         agreement=np.full(len(rows), np.nan),
         top_agrees=np.zeros(len(rows), dtype=bool),

@@ -162,8 +162,8 @@ def test_shards_of_something_else_are_refused(guard, bag, tmp_path):
             other.audit_in_shards(MemoryTexts(texts), folder, config=config, resume=True)
 
 
-def test_a_text_of_special_tokens_is_named_by_its_number(guard, tmp_path):
-    texts = [*TEXTS[:12], "[MASK]", *TEXTS[12:]]
+def test_a_text_without_a_token_is_named_by_its_number(guard, tmp_path):
+    texts = [*TEXTS[:12], "\ufffd", *TEXTS[12:]]
     with pytest.raises(DataError, match=r"\(text 13\)"):
         guard.audit_in_shards(MemoryTexts(texts), tmp_path / "partial", config=CONFIG)
 

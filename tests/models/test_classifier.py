@@ -163,10 +163,11 @@ def test_models_and_tokenizers_that_lack_something_and_what_is_just_allowed(bert
 
 def test_what_is_known_of_tokens(bert):
     classifier = TextClassifier(*bert)
-    # Special tokens are not ordinary, wherever they come from.
+    # Special tokens of the template are not ordinary; those that a text spells are part of it.
     encoded = classifier.encode(["good [SEP] soup [MASK] ☃", "Good xyz"])
     shown = [[encoded.token_text(row, i) for i in np.flatnonzero(encoded.ordinary[row])] for row in (0, 1)]
-    assert shown == [["good", "soup", "☃"], ["good", "x", "##y", "##z"]]
+    assert shown == [["good", "[sep]", "soup", "[mask]", "☃"], ["good", "x", "##y", "##z"]]
+    assert encoded.controls.tolist() == [True, False] == encoded.select([1, 0]).controls.tolist()[::-1]
     # Of a span are the tokens with a character in it, and not the one that begins where it ends.
     touching = classifier.encode(["good,soup"])
     assert [np.flatnonzero(touching.tokens_within(0, 0, *span)).tolist() for span in ((0, 4), (3, 5))] == [[1], [1, 2]]

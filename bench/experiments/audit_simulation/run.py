@@ -89,6 +89,7 @@ def simulated_shard(
         labels=np.full(n_texts, -1),
         probs=full,
         truncated=np.zeros(n_texts, dtype=bool),
+        controls=np.zeros(n_texts, dtype=bool),
         sensitivity=np.zeros(n_texts),
         agreement=np.full(n_texts, np.nan),
         top_agrees=np.zeros(n_texts, dtype=bool),

@@ -15,7 +15,7 @@ from ..cards import Pieces, PullingWord, make_cards
 from ..classifiers import require
 from ..config import AuditConfig
 from ..errors import DataError
-from ..models import EncodedTexts, TextClassifier
+from ..models import EncodedTexts, TextClassifier, said_of_controls
 from ..stats import exact_interval
 from ..text import evidence_key, find_repeats, text_key
 from ..typing import Array, Progress
@@ -140,7 +140,7 @@ def check_ordinary(encoded: EncodedTexts, numbers: Array | None = None) -> None:
     if empty:
         some = ", ".join(map(str, empty[:5])) + (", ..." if len(empty) > 5 else "")
         raise DataError(
-            f"{len(empty)} of {len(encoded)} texts hold nothing but special tokens, so there is nothing to attribute "
+            f"{len(empty)} of {len(encoded)} texts hold no token, so there is nothing to attribute "
             f"(text {some}). Remove them."
         )
 
@@ -159,6 +159,7 @@ def make_report(
 ) -> AuditReport:
     """Everything that an audit says, but for its cards, from shards that were made with this configuration."""
     totals = _totals(shards, len(label_names))
+    controls = totals.pop("n_controls")
     phrases = acting_together(shards) if config.unit == "phrase" else {}
     if config.unit == "phrase":
         shards = with_phrases(shards, phrases)
@@ -178,7 +179,7 @@ def make_report(
         n_tested=int(sums.tested.sum()),
         n_undecided=int(outcomes.undecided.sum()),
         set_p_value=outcomes.set_p_value,
-        notes=(*(erasures.notes if erasures else ()), *_notes(totals, sums, label_names, config)),
+        notes=(*(erasures.notes if erasures else ()), *_notes(totals, controls, sums, label_names, config)),
         erasures=erasures,
         inputs=inputs,
         **totals,
@@ -186,8 +187,8 @@ def make_report(
 
 
 def _totals(shards: Shards, n_classes: int) -> dict[str, Any]:
-    """The fields of a report that are sums over texts."""
-    n = n_evidence = cut = n_agreement = n_top = untrusted = n_distinct = 0
+    """The fields of a report that are sums over texts, and `n_controls`, which a note says."""
+    n = n_evidence = cut = controls = n_agreement = n_top = untrusted = n_distinct = 0
     predicted = np.zeros(n_classes, dtype=np.int64)
     bins, agreement_bins = np.zeros(20), np.zeros(20)
     sensitive = agreement = 0.0
@@ -197,6 +198,7 @@ def _totals(shards: Shards, n_classes: int) -> dict[str, Any]:
         n_distinct += int(computed.sum())
         n_evidence += int(shard.evidence.sum())
         cut += int(shard.weights[shard.truncated].sum())
+        controls += int(shard.weights[shard.controls].sum())
         np.add.at(predicted, shard.predictions, shard.weights)
         sensitive += float((shard.sensitivity * shard.weights).sum())
         bins += np.histogram(shard.sensitivity, bins=20, range=(0, 1), weights=shard.weights)[0]
@@ -210,6 +212,7 @@ def _totals(shards: Shards, n_classes: int) -> dict[str, Any]:
         "n": n,
         "n_distinct": n_evidence,
         "n_truncated": cut,
+        "n_controls": controls,
         "predicted": tuple(int(x) for x in predicted),
         "mstps": sensitive / n,
         "sensitivity_histogram": tuple(int(x) for x in bins),
@@ -328,12 +331,14 @@ def _mean_interval(total: float, squares: float, n: int) -> tuple[float, float]:
 
 
 def _notes(
-    totals: Mapping[str, Any], sums: Tally, label_names: tuple[str, ...], config: AuditConfig
+    totals: Mapping[str, Any], controls: int, sums: Tally, label_names: tuple[str, ...], config: AuditConfig
 ) -> tuple[str, ...]:
     notes = []
     never = [name for name, count in zip(label_names, totals["predicted"], strict=True) if not count]
     if never:
         notes.append(f"The model never answers {', '.join(map(repr, never))} on these texts.")
+    if controls:
+        notes.append(said_of_controls(controls, totals["n"]))
     if totals["n_distinct"] < totals["n"]:
         notes.append(
             f"{totals['n'] - totals['n_distinct']} of {totals['n']} texts repeat another one, or nearly so, and add no "

@@ -56,6 +56,7 @@ class Shard:
         labels: True class ids, shape (D,), -1 without labels.
         probs: Class probabilities, shape (D, C), float32.
         truncated: Whether the text was cut, shape (D,).
+        controls: Whether the text spells a control token, shape (D,).
         sensitivity: Its term in MSTPS, shape (D,).
         agreement: Rank correlation of scores and effects, shape (D,), NaN with fewer than three important units.
         top_agrees: Whether the highest-scored unit has the largest effect, shape (D,).
@@ -80,6 +81,7 @@ class Shard:
     labels: Array
     probs: Array
     truncated: Array
+    controls: Array
     sensitivity: Array
     agreement: Array
     top_agrees: Array
@@ -230,6 +232,7 @@ def make_shard(
         labels=np.full(len(encoded), -1, dtype=np.int64) if labels is None else labels[rows].astype(np.int64),
         probs=saliency.probs,
         truncated=encoded.truncated,
+        controls=encoded.controls,
         sensitivity=sensitivity(before, after),
         agreement=agreement,
         top_agrees=top_agrees,

@@ -14,6 +14,8 @@ from .distributed import own_share as own_share
 from .distributed import sum_gradients as sum_gradients
 from .encoding import Batch as Batch
 from .encoding import EncodedTexts as EncodedTexts
+from .encoding import said_of_controls as said_of_controls
+from .encoding import warn_of_controls as warn_of_controls
 from .encoding import warn_of_cut as warn_of_cut
 from .loading import architecture_of as architecture_of
 from .loading import load_causal as load_causal

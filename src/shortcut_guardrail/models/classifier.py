@@ -141,8 +141,8 @@ class TextClassifier:
 
     def encode(self, texts: Texts, *, progress: Progress | None = None) -> EncodedTexts:
         """Tokenise N texts, or N (text, pair) tuples, once; everything after this works on ids."""
-        encoded = EncodedTexts(texts, [], [] if self._takes_segments else None, [], [], [], np.zeros(len(texts), bool))
-        not_ordinary = np.array(sorted(set(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id}))
+        types, (cut, held) = [] if self._takes_segments else None, np.zeros((2, len(texts)), dtype=bool)
+        encoded, controls = EncodedTexts(texts, [], types, [], [], [], cut, held), _control_ids(self.tokenizer)
         for start in range(0, len(texts), _TOKENIZER_CHUNK):
             chunk = texts[start : start + _TOKENIZER_CHUNK]
             columns = [list(chunk)] if isinstance(chunk[0], str) else [list(side) for side in zip(*chunk, strict=True)]
@@ -153,10 +153,10 @@ class TextClassifier:
                 encoded.input_ids.append(ids)
                 if encoded.token_type_ids is not None:
                     encoded.token_type_ids.append(np.array(encoding.type_ids, dtype=np.int32))
-                encoded.ordinary.append((segments >= 0) & ~np.isin(ids, not_ordinary))
+                encoded.ordinary.append(segments >= 0)
                 encoded.offsets.append(np.array(encoding.offsets, dtype=np.int32).reshape(-1, 2))
                 encoded.segments.append(segments)
-                encoded.truncated[i] = bool(encoding.overflowing)
+                cut[i], held[i] = bool(encoding.overflowing), np.isin(ids[segments >= 0], controls).any()
             if progress is not None:
                 progress("Tokenising", start + len(chunk), len(texts))
         return encoded
@@ -404,6 +404,14 @@ def _check_tokenizer(model: Any, tokenizer: Any, name: str, masks: bool) -> None
             GuardrailWarning,
             stacklevel=4,
         )
+
+
+def _control_ids(tokenizer: Any) -> list[int]:
+    """The special tokens that steer a model, by their role or by their look; others, such as "@USER", are of texts."""
+    roles = (getattr(tokenizer, f"{role}_token") for role in ("bos", "eos", "sep", "cls", "pad", "mask"))
+    shaped = (token for token in tokenizer.all_special_tokens if token.startswith("<|"))
+    found = {token for token in (*roles, *shaped) if token} - {tokenizer.unk_token}
+    return [int(tokenizer.convert_tokens_to_ids(token)) for token in sorted(found)]
 
 
 def usable_length(model: Any, tokenizer: Any, asked: int | None) -> int:

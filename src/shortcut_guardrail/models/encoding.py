@@ -22,13 +22,14 @@ class EncodedTexts:
     texts: Texts
     input_ids: list[Array]  # token ids of each text, N arrays of shape (L,), int32
     token_type_ids: list[Array] | None  # segment ids of each text, for models that take them
-    # which tokens come from the text itself, N bool arrays of shape (L,). An unknown word ([UNK]) is ordinary; [CLS],
-    # [SEP], [MASK] and padding are not, wherever they come from
+    # which tokens come from the text itself, N bool arrays of shape (L,). A special token that a text spells is one of
+    # them, whether it is "@USER" or "[SEP]"; those of the template, padding and what was masked are not
     ordinary: list[Array]
     offsets: list[Array]  # character span of each token in its text or pair, N arrays of shape (L, 2)
     # 0 for tokens of the text, 1 for its pair, -1 for tokens that the template added, N arrays of (L,)
     segments: list[Array]
     truncated: Array  # which texts were longer than the limit, shape (N,), bool
+    controls: Array  # which texts spell a control token that the tokenizer obeys, shape (N,), bool
 
     def __len__(self) -> int:
         return len(self.input_ids)
@@ -40,10 +41,9 @@ class EncodedTexts:
 
     def select(self, indices: Sequence[int] | Array) -> EncodedTexts:
         """The same for some of the texts, in the order of `indices`."""
-        texts = cast(Texts, [self.texts[i] for i in indices])
-        truncated = self.truncated[np.asarray(indices, dtype=np.int64)]
+        texts, rows = cast(Texts, [self.texts[i] for i in indices]), np.asarray(indices, dtype=np.int64)
         picked = {name: [arrays[i] for i in indices] for name, arrays in self.token_fields().items()}
-        return replace(self, texts=texts, truncated=truncated, **picked)
+        return replace(self, texts=texts, truncated=self.truncated[rows], controls=self.controls[rows], **picked)
 
     def token_fields(self) -> dict[str, list[Array]]:
         """The fields with something of each token, by name."""
@@ -131,3 +131,18 @@ def warn_of_cut(name: str, n: int, most: int) -> None:
     if n:
         said = f"'{name}' sees only the beginning of {counted(n, 'text')}: it takes at most {most} tokens."
         warnings.warn(said, GuardrailWarning, stacklevel=3)
+
+
+def said_of_controls(n: int, total: int) -> str:
+    """What is said of n texts out of a total that spell a control token."""
+    return (
+        f"{n} of {counted(total, 'text')} {'spells' if n == 1 else 'spell'} a control token, such as '[SEP]' or "
+        "'</s>'. The tokenizer makes it one, as it does where the model is deployed; here it counts as a word of its "
+        "text. Set split_special_tokens of the tokenizer, here and there, to have it read as text."
+    )
+
+
+def warn_of_controls(encoded: EncodedTexts) -> None:
+    """Say how many texts spell a control token, if any."""
+    if n := int(encoded.controls.sum()):
+        warnings.warn(said_of_controls(n, len(encoded)), GuardrailWarning, stacklevel=4)
