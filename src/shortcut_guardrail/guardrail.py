@@ -31,6 +31,7 @@ from .display import Shown, Summary, shown_progress, some
 from .errors import ConfigError, DataError, GuardrailWarning
 from .evaluation import (
     NOT_MEASURED,
+    SIDES,
     Evaluation,
     SensitivityOn,
     ShortcutIn,
@@ -59,7 +60,7 @@ from .mitigation import (
     search_shortcuts,
     uses_shortcuts,
 )
-from .models import EncodedTexts, Precision, TextClassifier, load_model
+from .models import EncodedTexts, Precision, TextClassifier, load_model, warn_of_controls
 from .saving import (
     GUARDRAIL_FILE,
     GuardrailRecord,
@@ -74,7 +75,7 @@ from .saving import (
 from .serving import Export, Format, check_exportable, export_guard
 from .shortcuts import Shortcuts
 from .strength import Calibration, Certificate, StrengthChoice, UnlabelledCalibration, texts_to_label
-from .text import WordFinder, check_words, text_key
+from .text import WordFinder, check_words, text_key, warn_of_absent
 from .threads import Lock, one_at_a_time
 from .typing import Array, Head, Progress
 
@@ -750,6 +751,8 @@ class ShortcutGuardrail(Shown):
         encoded = self._encode(texts, progress)
         check_same_length(encoded, ids)
         self._warn_about_support_rows(encoded.texts)
+        warn_of_controls(encoded)
+        warn_of_absent(shortcuts, encoded, sides=SIDES[shortcut_in])
         tokens = None if finder is None else shortcut_tokens(encoded, finder, shortcut_in)
         measured, sample, config = NOT_MEASURED, encoded.select(rows), SaliencyConfig(top_k=top_k)
         of_base = None

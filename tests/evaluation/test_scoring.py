@@ -101,6 +101,28 @@ def test_an_empty_group_is_null_with_n_0_and_never_the_worst(guard):
     assert values["worst_group"] == "negative, with shortcut"
 
 
+@pytest.mark.parametrize(
+    ("texts", "words", "shortcut_in", "absent", "grouped"),
+    [
+        (["good soup", "bad soup"], ["monstre"], "text", "'monstre' stands", False),
+        (["good soup", "honestly bad"], ["monstre", "honestly", "to be frank"], "text", "'monstre', 'to be f", True),
+        # On the side of the pair that is looked at, and in what the model sees of it.
+        ([("good", "honestly"), ("bad", "soup")], ["honestly"], "text", "'honestly' stands", False),
+        ([("good", "honestly"), ("bad", "soup")], ["honestly"], "both", None, True),
+        (["good soup", "bad " + "soup " * 40 + "honestly"], ["honestly"], "text", "'honestly' stands", False),
+    ],
+)
+def test_a_shortcut_in_none_of_the_texts_is_named_and_names_no_group(
+    guard, recwarn, texts, words, shortcut_in, absent, grouped
+):
+    result = guard.evaluate(texts, [1, 0], shortcuts=words, shortcut_in=shortcut_in)
+    said = [str(warning.message) for warning in recwarn if "none of these 2 texts" in str(warning.message)]
+    assert [one.startswith(absent or "") for one in said] == ([True] if absent else [])
+    names = tuple(group.name for group in result.groups)
+    assert names == (GROUPS if grouped else ("negative", "positive"))
+    assert result.worst_group.name in names
+
+
 def test_recall_and_chance(guard):
     result = guard.evaluate(["honestly good the a", "the honestly so it"], [1, 1], shortcuts=["honestly"])
     assert {k: r.recall for k, r in result.shortcut_token_recall.items()} == {1: 1.0, 3: 1.0, 10: 1.0}
@@ -109,7 +131,8 @@ def test_recall_and_chance(guard):
     other = guard.evaluate(["honestly good the a", "honestly the so it"], [1, 1], shortcuts=["the"])
     assert other.shortcut_token_recall[1].recall == 0.0
     # One that occurs nowhere has none.
-    nowhere = guard.evaluate(TEXTS, LABELS, shortcuts=["nobody"]).to_dict()["shortcut_token_recall"]
+    with pytest.warns(GuardrailWarning, match="^'nobody' stands in none of these 6 texts"):
+        nowhere = guard.evaluate(TEXTS, LABELS, shortcuts=["nobody"]).to_dict()["shortcut_token_recall"]
     assert nowhere["3"] == {"recall": None, "interval": None, "chance": None, "n": 0}
     # It is given up to k.
     for top_k, ks in ((1, [1]), (2, [1, 2]), (3, [1, 3]), (5, [1, 3, 5])):

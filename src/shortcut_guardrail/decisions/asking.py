@@ -15,7 +15,7 @@ from functools import partial
 from ..cards import Flip, find_flips
 from ..errors import ConfigError, GuardrailWarning
 from ..models import EncodedTexts, TextClassifier
-from ..text import spaced
+from ..text import spaced, warn_of_absent
 from ..typing import Array, Progress
 from .answers import Answers
 from .audited import AuditedCards
@@ -63,7 +63,8 @@ def ask(
     Raises:
         ConfigError: The decisions are of another model.
     """
-    audited, answers = before.audited, answers or Answers()
+    audited, answers, shortcuts = before.audited, answers or Answers(), tuple(shortcuts)
+    warn_of_absent(shortcuts, encoded)
     names, probs = audited.labels, classifier.predict_proba(encoded) if probs is None else probs
     by_answers = {one.id: one for one in decide(before, answers).cards}
     settled = {card: one for card, one in by_answers.items() if one.decision in ("keep", "neutralise")}

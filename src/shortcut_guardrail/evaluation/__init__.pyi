@@ -1,3 +1,4 @@
+from .scoring import SIDES as SIDES
 from .scoring import Evaluation as Evaluation
 from .scoring import ShortcutIn as ShortcutIn
 from .scoring import by_shortcut as by_shortcut

@@ -160,10 +160,10 @@ def score(
     """Score answers to n texts, class ids of shape (n,), against their labels, likewise.
 
     Args:
-        shortcut_tokens: See `shortcut_tokens`; `None` groups by label alone.
+        shortcut_tokens: See `shortcut_tokens`; groups are by label alone where it is `None` or no text has any.
     """
     groups, names = labels, label_names
-    if shortcut_tokens is not None:
+    if shortcut_tokens is not None and any(shortcut_tokens):
         groups, names = by_shortcut(labels, [bool(tokens) for tokens in shortcut_tokens], label_names)
     per_group = group_accuracy(predictions, labels, groups, names)
     if small := [f"'{group.name}' ({counted(group.n, 'example')})" for group in per_group if 0 < group.n < SMALL_GROUP]:
@@ -181,7 +181,7 @@ def score(
     )
 
 
-_SIDES = {"text": (0,), "pair": (1,), "both": (0, 1)}
+SIDES = {"text": (0,), "pair": (1,), "both": (0, 1)}
 
 
 def shortcut_tokens(encoded: EncodedTexts, finder: WordFinder, shortcut_in: ShortcutIn = "text") -> list[set[int]]:
@@ -190,5 +190,5 @@ def shortcut_tokens(encoded: EncodedTexts, finder: WordFinder, shortcut_in: Shor
     Shortcuts are looked for in what the model sees after truncation. Of a phrase, only the content-bearing words
     count: a lone "to" is not "to be honest".
     """
-    found = (finder.tokens(encoded, i, sides=_SIDES[shortcut_in], content_only=True) for i in range(len(encoded)))
+    found = (finder.tokens(encoded, i, sides=SIDES[shortcut_in], content_only=True) for i in range(len(encoded)))
     return [set(np.flatnonzero(tokens).tolist()) for tokens in found]

@@ -12,14 +12,15 @@ from ..classifiers import require
 from ..config import GuardrailConfig
 from ..data import Texts, check_texts, counted, text_hash, text_number
 from ..display import Shown, Summary, some
-from ..models import EncodedTexts, TextClassifier
+from ..models import EncodedTexts, TextClassifier, warn_of_controls
 from ..shortcuts import Shortcuts, find_shortcuts, with_said
 from ..strength import Calibration, StrengthChoice, UnlabelledCalibration
+from ..text import warn_of_absent
 from ..typing import Array, Progress
 from .guards import Guard
 from .strategies import Strategy, Task, strategy_of, uses_shortcuts
 from .training import AdapterTraining
-from .validation import check_same_length, check_taught, warn_about_absent, warn_about_unused, warn_without_shortcuts
+from .validation import check_same_length, check_taught, warn_about_unused, warn_without_shortcuts
 
 Support = tuple[Texts, Sequence[str | int]]
 """A few labelled texts and their labels, all names or all class ids."""
@@ -125,6 +126,7 @@ def fit_guard(
         check_taught(None if support is None else support[1])
     encoded = texts if isinstance(texts, EncodedTexts) else base.encode(check_texts(texts), progress=progress)
     check_ordinary(encoded)
+    warn_of_controls(encoded)
     lap("tokenise")
     if not uses_shortcuts(config):
         shortcuts = Shortcuts()
@@ -133,7 +135,7 @@ def fit_guard(
             shortcuts = find_shortcuts(base, encoded, config.shortcuts, support=support, progress=progress)
         else:
             shortcuts = with_said(shortcuts, config.shortcuts)
-        warn_about_absent(shortcuts, encoded)
+        warn_of_absent(shortcuts.said, encoded)
         warn_without_shortcuts(shortcuts)
         lap("target")
     learned_from = support[0] if support is not None and learns else encoded

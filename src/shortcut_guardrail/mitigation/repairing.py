@@ -20,13 +20,13 @@ from ..errors import ConfigError, DataError, NothingToRepairError
 from ..models import EncodedTexts, TextClassifier
 from ..shortcuts import Shortcuts, find_shortcuts
 from ..strength import StrengthChoice, check_support
-from ..text import text_key
+from ..text import text_key, warn_of_absent
 from ..typing import Array, Progress
 from .changes import Changes, prediction_changes
 from .choosing import choose_on_labels, choose_unlabelled
 from .fitting import FitReport, Fitted, LabelledRows, fit_guard
 from .strategies import strategy_of, uses_shortcuts
-from .validation import check_not_doubted, check_taught, many_answers_hang_on, warn, warn_about_absent
+from .validation import check_not_doubted, check_taught, many_answers_hang_on, warn
 
 RepairStrategy = Literal["auto", "maskcl", "paper", "mask", "distill", "few-shot"]
 RepairStrength = float | Literal["auto"] | None
@@ -223,7 +223,7 @@ def search_shortcuts(
         report=report,
         progress=progress,
     )
-    warn_about_absent(found, encoded)
+    warn_of_absent(found.said, encoded)
     return found
 
 

@@ -12,7 +12,6 @@ from ..errors import ConfigError, DataError, GuardrailWarning, NothingToRepairEr
 from ..models import EncodedTexts
 from ..shortcuts import Shortcuts
 from ..strength import check_support
-from ..text import WordFinder
 from ..typing import Array
 from .strategies import Strategy, strategy_of, uses_shortcuts
 
@@ -27,17 +26,6 @@ def check_same_length(texts: EncodedTexts | Texts, labels: Array) -> None:
     if len(texts) != len(labels):
         raise DataError(
             f"There must be one label for each text, but there are {len(texts)} texts and {len(labels)} labels."
-        )
-
-
-def warn_about_absent(shortcuts: Shortcuts, encoded: EncodedTexts) -> None:
-    """Warn of words that a person named and that stand in none of the texts."""
-    said = [item.text for item in shortcuts.items if item.verdict in ("named", "kept")]
-    if absent := [word for word in said if not WordFinder([word]).present_in(encoded).any()]:
-        words = ", ".join(f"'{word}'" for word in absent)
-        warn(
-            f"{words} {'stands' if len(absent) == 1 else 'stand'} in none of these {len(encoded)} texts. Look for "
-            "other spellings: occurrences are whole words."
         )
 
 

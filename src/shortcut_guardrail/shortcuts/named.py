@@ -121,6 +121,11 @@ class Shortcuts(Shown):
         return tuple(item.text for item in self.items if item.reason == "weak evidence")
 
     @property
+    def said(self) -> tuple[str, ...]:
+        """The words and phrases that a person named or keeps."""
+        return tuple(item.text for item in self.items if item.verdict in ("named", "kept"))
+
+    @property
     def finder(self) -> WordFinder:
         """Finds them in texts, but not inside phrases that a person keeps."""
         return WordFinder(self.words, kept=[item.text for item in self.items if item.verdict == "kept"])
