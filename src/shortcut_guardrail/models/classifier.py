@@ -141,8 +141,8 @@ class TextClassifier:
 
     def encode(self, texts: Texts, *, progress: Progress | None = None) -> EncodedTexts:
         """Tokenise N texts, or N (text, pair) tuples, once; everything after this works on ids."""
-        types, (cut, held) = [] if self._takes_segments else None, np.zeros((2, len(texts)), dtype=bool)
-        encoded, controls = EncodedTexts(texts, [], types, [], [], [], cut, held), _control_ids(self.tokenizer)
+        (cut, held), controls = np.zeros((2, len(texts)), dtype=bool), _control_ids(self.tokenizer)
+        encoded = EncodedTexts(texts, [], [] if self._takes_segments else None, [], [], [], cut, held)
         for start in range(0, len(texts), _TOKENIZER_CHUNK):
             chunk = texts[start : start + _TOKENIZER_CHUNK]
             columns = [list(chunk)] if isinstance(chunk[0], str) else [list(side) for side in zip(*chunk, strict=True)]
