@@ -192,7 +192,7 @@ def guard_subjects(folder: Path) -> list[Subject]:
             return None if np.allclose(found, expected, atol=1e-5) else OTHER_ANSWERS
 
         steers = ("debias_strength", "max_length", "shortcuts", "config.per_input")
-        free = ("training", "seconds", "versions", "auto_mapping", "peft_version")
+        free = ("training", "seconds", "versions", "auto_mapping", "task_type", "peft_version")
         subjects.append(Subject(f"{name} ({guard})", document, use, free, steers))
     model = folder / "base"
     shutil.copytree(made / "base", model)

@@ -6,8 +6,10 @@ import json
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, NotRequired, cast
 
+import torch
+from torch import Tensor
 from typing_extensions import TypedDict
 
 from ..config import GuardrailConfig
@@ -18,6 +20,7 @@ from ..models import TextClassifier, load_model, quiet_transformers
 from .record import GuardrailRecord, is_guarded_folder, read_record
 
 _ADVICE = "Fit and save the guard again."
+_WITHIN = "base_model.model."  # what PEFT puts before the names of weights
 
 
 def place_of(source: str | Path) -> str:
@@ -97,11 +100,13 @@ def load_adapter(classifier: TextClassifier, folder: Path, config: GuardrailConf
         r=config.adapter.rank, lora_alpha=cast(int, config.adapter.lora_alpha), target_modules=layers, bias="none"
     )
     try:
-        weights = load_file(file)
+        weights = _without_head(load_file(file), classifier, file)
         # PEFT draws the factors at random before they are read in; what the process draws next is left as it was.
         with seeded(0):
             model = wrap_with_lora(classifier, lora)
         result = set_peft_model_state_dict(model, weights)
+    except ModelError:
+        raise
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise ModelError(f"'{file}' is missing or damaged, or does not fit this model: {error}. {_ADVICE}") from error
     absent = [name for name in result.missing_keys if ".lora_" in name]
@@ -114,8 +119,18 @@ def load_adapter(classifier: TextClassifier, folder: Path, config: GuardrailConf
     return model.eval()
 
 
+def _without_head(weights: dict[str, Tensor], classifier: TextClassifier, file: Path) -> dict[str, Tensor]:
+    """What a file holds beside the head, which has to be the base model's own: others than this library take it."""
+    own = classifier.plain_model.state_dict()
+    head = {name for name in weights if name.removeprefix(_WITHIN) in own}
+    if any(not torch.equal(weights[name].float(), own[name.removeprefix(_WITHIN)].cpu().float()) for name in head):
+        raise ModelError(f"'{file}' does not fit this model: its head is another one. {_ADVICE}")
+    return {name: values for name, values in weights.items() if name not in head}
+
+
 class _Settings(TypedDict):
     target_modules: Annotated[tuple[Word, ...], NotEmpty()]
+    task_type: NotRequired[Literal["SEQ_CLS"] | None]
 
 
 def _check_settings(file: Path, config: GuardrailConfig, record: GuardrailRecord) -> list[str]:
@@ -127,7 +142,8 @@ def _check_settings(file: Path, config: GuardrailConfig, record: GuardrailRecord
     values = json_content(file, error=ModelError, advice=_ADVICE)
     found = checked(values, _Settings, str(file), error=ModelError, advice=_ADVICE, open_ended=True)
     layers = list(config.adapter.target_modules or found["target_modules"])
-    ours = _settings(config, record, layers)
+    # Where layers of the head are adapted, PEFT would load the adapter of a classifier otherwise.
+    ours = _settings(config, record, layers, found.get("task_type"))
     for name in sorted({*values, *ours} - {"peft_version"}):
         value, usual = values.get(name), ours.get(name)
         if name in ours and name in values:
@@ -140,7 +156,7 @@ def _check_settings(file: Path, config: GuardrailConfig, record: GuardrailRecord
     return layers
 
 
-def _settings(config: GuardrailConfig, record: GuardrailRecord, layers: list[str]) -> dict[str, Any]:
+def _settings(config: GuardrailConfig, record: GuardrailRecord, layers: list[str], task: str | None) -> dict[str, Any]:
     """What `adapter_config.json` says. The strength goes in here, never into the tensors, so that 0 can be undone."""
     from peft import LoraConfig
 
@@ -151,21 +167,35 @@ def _settings(config: GuardrailConfig, record: GuardrailRecord, layers: list[str
         "inference_mode": True,
         "peft_type": "LORA",
         "target_modules": sorted(layers),
+        "task_type": task,
     }
     return cast(dict[str, Any], json.loads(json.dumps(settings, default=str)))
 
 
 def save_adapter(guard: AdapterGuard, config: GuardrailConfig, record: GuardrailRecord, target: Path) -> None:
-    """PEFT's two files."""
+    """PEFT's two files, with the head, which PEFT looks for in the adapter of a classifier."""
     from peft import get_peft_model_state_dict
     from safetensors.torch import save_file
 
     model = guard.adapted.model
+    layers = list(model.peft_config["default"].target_modules)
     weights = get_peft_model_state_dict(model, save_embedding_layers=False)
+    head = _head_for_peft(guard.base, layers, set(weights))
     save_file(
-        {k: v.detach().cpu().contiguous() for k, v in weights.items()},
+        {name: values.detach().cpu().contiguous() for name, values in {**weights, **(head or {})}.items()},
         target / "adapter_model.safetensors",
         metadata={"format": "pt"},
     )
-    settings = _settings(config, record, list(model.peft_config["default"].target_modules))
+    settings = _settings(config, record, layers, None if head is None else "SEQ_CLS")
     (target / "adapter_config.json").write_text(json.dumps(settings, indent=2, sort_keys=True), encoding="utf-8")
+
+
+def _head_for_peft(base: TextClassifier, layers: list[str], adapted: set[str]) -> dict[str, Tensor] | None:
+    """The weights that PEFT keeps with the adapter of a classifier; `None` where it would adapt other layers there."""
+    from peft import LoraConfig, get_peft_model_state_dict
+
+    with seeded(0):
+        model = wrap_with_lora(base, LoraConfig(r=1, target_modules=layers, task_type="SEQ_CLS"))
+    weights = get_peft_model_state_dict(model, save_embedding_layers=False)
+    head = {name: values for name, values in weights.items() if ".lora_" not in name}
+    return head if set(weights) - set(head) == adapted else None
