@@ -118,7 +118,6 @@ class _Opening:
         from ..models import TextClassifier, load_model
         from .zero_shot import ZERO_SHOT_TEMPLATES, ZeroShotClassifier, entailing
 
-        _refuse_adapter(settings.model)
         model, tokenizer = load_model(settings.model, revision=settings.revision)
         options: dict[str, Any] = {"head": getattr(settings, "head", None), "max_length": settings.max_length}
         classifier = TextClassifier(model, tokenizer, batch_size=16, masks=False, **options)
@@ -142,7 +141,8 @@ def _settings_of(spec: str) -> Settings:
         return read_settings(path)
     if spec.startswith(("http://", "https://")):
         raise ConfigError(
-            f"'{spec}' is an address. Name it in a TOML file with kind = \"endpoint\", url and model, and give that."
+            f"'{spec.partition(':')[0]}://...' is an address. Name it in a TOML file with kind = \"endpoint\", url and "
+            "model, and give that."
         )
     if _FUNCTION.fullmatch(spec) and not path.is_dir():
         return FunctionSettings(name=spec, function=spec)
@@ -153,7 +153,6 @@ def _settings_of(spec: str) -> Settings:
         )
     from ..models import architecture_of
 
-    _refuse_adapter(spec)
     found, name = architecture_of(spec), path.resolve().name if path.is_dir() else path.name
     if "CausalLM" in found or "LMHeadModel" in found:
         return CausalSettings(model=spec, name=name)
@@ -163,14 +162,6 @@ def _settings_of(spec: str) -> Settings:
         f"'{spec}' is {found or 'of a kind that it does not say'}. A second opinion comes from a causal "
         'language model or a classifier; say which in a TOML file with kind = "causal" or "classifier".'
     )
-
-
-def _refuse_adapter(model: str) -> None:
-    if (Path(model) / "adapter_config.json").exists():
-        raise ModelError(
-            f"'{model}' holds an adapter, not a model of its own. A guard's opinion is that of its base. Give another "
-            "model, or merge the adapter and save the whole."
-        )
 
 
 def _loaded(settings: CausalSettings | EncoderSettings | ZeroShotSettings) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -90,6 +91,7 @@ class TextClassifier:
         if precision not in get_args(Precision):
             raise ConfigError(f"precision must be auto, float32 or bfloat16, but is {precision!r}.")
         self.name = str(getattr(model, "name_or_path", "") or "")
+        _check_unadapted(model, self.name)
         self.head = _classification_head(model, head)
         _check_tokenizer(model, tokenizer, self.name, masks)
         self.tokenizer = tokenizer
@@ -353,6 +355,20 @@ def default_device() -> torch.device:
 def accepts(model: Any, argument: str) -> bool:
     """Whether a model's forward pass takes an argument of this name."""
     return argument in inspect.signature(model.forward).parameters
+
+
+def _check_unadapted(model: Any, name: str) -> None:
+    """Refuse a model whose layers PEFT has wrapped: they are adapted by nobody a second time, and share no weights."""
+    peft = sys.modules.get("peft")  # without which there is no such layer
+    if peft is None:
+        return
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    if isinstance(model, peft.PeftModel) or any(isinstance(module, BaseTunerLayer) for module in model.modules()):
+        raise ModelError(
+            f"'{name or type(model).__name__}' is a model with an adapter of PEFT. Load its base and the adapter with "
+            "peft.PeftModel.from_pretrained, and give what merge_and_unload() returns."
+        )
 
 
 def _classification_head(model: Any, head: Head | None) -> Head:

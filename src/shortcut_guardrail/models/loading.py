@@ -52,6 +52,7 @@ def architecture_of(source: str | Path) -> str:
 
     _check_model_folder(str(source), allow_pickle=False)
     with _sentences(str(source), "model"):
+        _check_unadapted(str(source), "main")
         config = AutoConfig.from_pretrained(str(source), revision="main", trust_remote_code=False)
     return str((config.architectures or [""])[0])
 
@@ -64,6 +65,7 @@ def _load(
 
     _check_model_folder(name, allow_pickle=not weights["use_safetensors"])
     with _sentences(name, what[0]):
+        _check_unadapted(name, options["revision"])
         _check_config(AutoConfig.from_pretrained(name, **options), name)
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
         model, report = auto.from_pretrained(name, output_loading_info=True, **weights, **options)
@@ -123,6 +125,7 @@ def _check_model_folder(name: str, allow_pickle: bool) -> None:
     if not folder.is_dir():
         raise ModelError(f"'{folder}' is a file; give the folder that holds the model.")
     if not (folder / "config.json").exists():
+        _check_unadapted(name, None)
         raise ModelError(
             f"'{folder}' holds no config.json, so it is no model folder. Give a folder written by save_pretrained."
         )
@@ -134,6 +137,26 @@ def _check_model_folder(name: str, allow_pickle: bool) -> None:
             f"'{folder}' holds no .safetensors file. Weights in other formats can run code when they are opened; "
             "convert them, or ask for them by name with allow_pickle=True."
         )
+
+
+def _check_unadapted(name: str, revision: str | None) -> None:
+    """Refuse an adapter of PEFT, also one beside a whole model, to which Transformers would add it on the way."""
+    from transformers.utils import find_adapter_config_file
+
+    if find_adapter_config_file(name, revision=revision) is None:
+        return
+    folder = Path(name)
+    if not (folder / "config.json").exists():
+        raise ModelError(
+            f"'{name}' holds an adapter of PEFT (adapter_config.json) and not a whole model. Load it with PEFT as you "
+            "do now, save what merge_and_unload() returns, with the tokenizer, and give that folder."
+        )
+    raise ModelError(
+        f"'{name}' holds an adapter of PEFT (adapter_config.json) beside a whole model. Move adapter_config.json and "
+        f"adapter_model.safetensors into a folder of their own, 'adapter'. Either give '{name}', now without the "
+        "adapter, or load PeftModel.from_pretrained(AutoModelForSequenceClassification.from_pretrained("
+        f"'{name}'), 'adapter'), save what its merge_and_unload() returns, with the tokenizer, and give that folder."
+    )
 
 
 def _near_folder(name: str) -> str:
