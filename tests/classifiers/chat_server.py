@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import socket
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -82,3 +84,33 @@ def served(reply: Callable[[str, dict[str, Any]], Reply] = by_words) -> Iterator
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def raw(reply: Callable[[bytes], Iterable[bytes]], pause: float = 0.0) -> Iterator[str]:
+    """The address of a server that sends parts of what it likes, with a pause after each, to a request."""
+
+    def answer(connection: socket.socket) -> None:
+        with connection:
+            try:
+                for part in reply(connection.recv(100_000)):
+                    connection.sendall(part)
+                    time.sleep(pause)
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(100_000):  # to close on what was not read would take the answer back
+                    pass
+            except OSError:
+                pass  # whoever asked is gone
+
+    def accept() -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+        listening.shutdown(socket.SHUT_RDWR)

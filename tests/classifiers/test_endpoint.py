@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import itertools
 import json
+import logging
 import sqlite3
 import time
+import traceback
 from collections import Counter
 from contextlib import closing
 from email.utils import formatdate
+from urllib.parse import quote
 
 import numpy as np
 import pytest
 
-from classifiers.chat_server import P_POSITIVE, by_words, chat, served, without_log_probs
+from classifiers.chat_server import P_POSITIVE, by_words, chat, raw, served, without_log_probs
 from shortcut_guardrail.classifiers import open_classifiers
 from shortcut_guardrail.classifiers.chat_answers import sample_scores, token_scores
 from shortcut_guardrail.classifiers.requests import Endpoint
@@ -245,14 +250,142 @@ def test_the_key_is_sent_and_shows_nowhere(tmp_path, monkeypatch):
         assert not [secret for secret in (*TEXTS, "sk-secret") if secret.encode() in shown]
 
 
+KEY = "sk-s3cret/A+b&c-0123456789"
+HEADER = f"Bearer {KEY}"
+CODED = base64.b64encode(f"Authorization: {HEADER}, and more".encode()).decode()
+PIECES = [KEY[i : i + 4] for i in range(0, len(KEY), 4)]
+
+
+def in_pieces(pieces):
+    answer = chat("Bearer")
+    steps = [{"token": piece, "logprob": -0.1} for piece in pieces]
+    return answer | {"choices": [answer["choices"][0] | {"logprobs": {"content": steps}}]}
+
+
+def http(status, content, header=b""):
+    return b"HTTP/1.1 %s\r\n%sContent-Length: %d\r\n\r\n%s" % (status, header, len(content), content)
+
+
+ECHOES = {
+    "answer": http(b"200 OK", json.dumps(chat(f"positive {HEADER}")).encode()),
+    "cut short": http(b"200 OK", json.dumps(chat(HEADER[:-4])).encode()),
+    "model": http(b"200 OK", json.dumps(chat("positive") | {"model": HEADER}).encode()),
+    "Base64": http(b"200 OK", json.dumps(chat(CODED)).encode()),
+    "tokens": http(b"200 OK", json.dumps(in_pieces(PIECES)).encode()),
+    "first tokens": http(b"200 OK", json.dumps(in_pieces(PIECES[:3])).encode()),
+    "error": http(b"401 No", json.dumps({"error": {"message": f"wrong: {HEADER}"}}).encode()),
+    "error of another kind": http(b"422 No", json.dumps({"detail": [{KEY: [quote(KEY, safe=""), CODED]}]}).encode()),
+    "error in hexadecimal": http(b"400 No", json.dumps({"error": KEY.encode().hex()}).encode()),
+    "busy": http(b"503 No", json.dumps({"error": HEADER}).encode()),
+    "reason": http(b"401 " + HEADER.encode(), b""),
+    "header": http(b"403 No", b"", f"X-Got: {HEADER}\r\n".encode()),
+    "no HTTP": http(b"200 OK", b"{}", f"{HEADER}\r\n".encode()),
+}
+
+
+@pytest.mark.parametrize("echo", ECHOES.values(), ids=ECHOES)
+@pytest.mark.filterwarnings("ignore:.*gave no answer that names a label")
+def test_a_key_that_is_sent_back_is_written_nowhere(tmp_path, monkeypatch, caplog, echo):
+    monkeypatch.setenv("JUDGE_KEY", KEY)
+    caplog.set_level(logging.DEBUG)
+    asked, written = [], ""
+    with raw(lambda request: [asked.append(request) or echo]) as url:
+        source = opened(tmp_path, url, 'api_key_env = "JUDGE_KEY"\nretries = 1\nparallel = 1\nsamples = 1')
+        try:
+            source.predict_proba(TEXTS[:1])
+        except (ConfigError, RunError):
+            written += traceback.format_exc()
+    assert HEADER.encode() in asked[0]
+    written += "".join(path.read_bytes().decode("latin-1") for path in (tmp_path / "kept").glob("*"))
+    written += f"{caplog.text} {source.record()} {source!r} {vars(source.endpoint)}"
+    assert "POST" in written
+    everywhere = "".join(character for character in written if character not in ' ",[]').lower()
+    parts = [KEY[:8], KEY[-8:], quote(KEY[-9:], safe=""), CODED[26:40], CODED[-28:-20], KEY.encode().hex()[:16]]
+    assert not [part for part in parts if part.lower() in everywhere]
+    assert not logging.getLogger("httpx2").filters  # a logger of others is left as it was
+
+
+def test_a_key_that_is_a_word_is_taken_out_where_it_stands_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUDGE_KEY", "it")
+    with served(lambda text, body: (200, {}, chat("positive, it is"))) as asked:
+        found = opened(tmp_path, asked.url, 'api_key_env = "JUDGE_KEY"').predict_proba(TEXTS[:1])
+    assert found[0, 1] > 0.5
+    (kept,) = (tmp_path / "kept").iterdir()
+    assert b"positive, *** is" in kept.read_bytes()
+
+
+def in_bytes(content):
+    return lambda _: (content[i : i + 1] for i in range(len(content)))
+
+
+ENDLESS = {
+    "goes on saying 100": lambda _: itertools.repeat(b"HTTP/1.1 100 Continue\r\n\r\n" * 100),
+    "a header byte by byte": in_bytes(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 1000),
+    "an answer byte by byte": in_bytes(http(b"200 OK", b" " * 1000)),
+    "chunks without an end": lambda _: itertools.chain(
+        [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"], itertools.repeat(b"1\r\n \r\n")
+    ),
+    "nothing": lambda _: itertools.repeat(b""),
+}
+
+
+@pytest.mark.parametrize("reply", ENDLESS.values(), ids=ENDLESS)
+def test_an_answer_has_to_be_there_in_time_to_its_end(tmp_path, reply):
+    began = time.monotonic()
+    with (
+        raw(reply, pause=0.02) as url,
+        pytest.raises(RunError, match=r"tried 2 times: no whole answer in 0\.3 seconds"),
+    ):
+        opened(tmp_path, url, "timeout = 0.3\nretries = 1\nparallel = 1").predict_proba(TEXTS[:1])
+    assert time.monotonic() - began < 3
+    # The partner: one that is slow, but there in time.
+    with raw(in_bytes(http(b"200 OK", json.dumps(chat("positive")).encode())), pause=0.0005) as url:
+        assert opened(tmp_path, url, "timeout = 5").predict_proba(TEXTS[:1])[0, 1] > 0.5
+
+
+def test_an_answer_without_measure_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("shortcut_guardrail.classifiers.requests._MOST_BYTES", 10_000)
+    endless = lambda _: itertools.chain([b"HTTP/1.1 200 OK\r\n\r\n"], itertools.repeat(b" " * 1000))  # noqa: E731
+    with raw(endless) as url, pytest.raises(RunError, match="answered with more than 10,000 bytes"):
+        opened(tmp_path, url).predict_proba(TEXTS[:1])
+
+
+DEEP = [b"[" * 100_000 + b"]" * 100_000, b'{"choices": ' * 100_000, b'{"error": ' * 500 + b"1" + b"}" * 500]
+SPOILT_ANSWERS = [
+    *((http(status, deep), said) for deep in DEEP for status, said in (
+        (b"200 OK", "with something else than a JSON object"), (b"404 No", r"refuses \(status 404\)"))),
+    (http(b"401 No", b'{"error": "\\u001b[31mred\\u202e"}'), r"status 401 \[U\+001B\]\[31mred\[U\+202E\]\)"),
+    (http(b"401 No", '{"error": {"message": "\x9b2J"}}'.encode()), r"status 401 \[U\+009B\]2J"),
+    (b"HTTP/1.1 200 OK\r\nA\x1b]0;x\x07: \x1b[2J\r\n\r\n", "tried 2 times: "),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "said"), SPOILT_ANSWERS)
+def test_what_is_said_of_a_spoilt_answer_is_a_sentence_without_escapes(tmp_path, answer, said):
+    with raw(lambda _: [answer]) as url, pytest.raises((ConfigError, RunError), match=said) as caught:
+        opened(tmp_path, url, "retries = 1").predict_proba(TEXTS[:1])
+    assert str(caught.value).isprintable()
+
+
+def test_numbers_out_of_range_are_no_answer(tmp_path):
+    answer = in_pieces(["positive"])
+    answer["choices"][0]["logprobs"]["content"][0]["logprob"] = -(10**400)
+    with served(lambda text, body: (200, {}, answer)) as asked, pytest.warns(GuardrailWarning, match="gave no answer"):
+        opened(tmp_path, asked.url, 'answers = "log-probabilities"').predict_proba(TEXTS[:1])
+
+
 @pytest.mark.parametrize(
     ("url", "key", "said"),
     [
         ("http://example.org/v1", None, "is not encrypted"),
         ("http://127.0.0.1.example.org/v1", None, "is not encrypted"),
-        ("https://me:secret@example.org/v1", None, "must hold no user name or password"),
-        *((url, None, "must be an address") for url in ("https://a.org?key=x", "ftp://example.org", "https://a\nb")),
+        ("https://me:sk-secret@example.org/v1", None, "must hold no user name or password"),
+        ("https://a.org?key=sk-secret", None, r"nothing from '\?' or '#' on"),
+        ("https://me:sk-secret@a\nb", None, "must hold no user name or password"),
+        ("https://a.org/#sk-secret", None, "nothing from"),
+        *((url, None, "must be an address") for url in ("ftp://example.org", "https://a\nb")),
         ("https://example.org/v1", "NO_SUCH_KEY", "NO_SUCH_KEY .* is not set"),
+        ("https://example.org/v1", "sk-secret", "The environment variable that api_key_env names is not set"),
         ("https://example.org/v1", "ODD_KEY", "holds something that can be no key"),
     ],
 )

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from typing_extensions import TypedDict
 
+from ..text import visible_name
 from ..typing import Array
 from .probabilities import log_softmax
+from .secret import Secret
 
 MOST_TOKENS = 16  # of an answer
 _MOST_CHARACTERS = 200
@@ -24,16 +26,22 @@ class ChatAnswer(TypedDict):
     tokens: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
 
 
-def read_answer(response: Mapping[str, Any]) -> dict[str, Any]:
-    """A `ChatAnswer`; a choice that is missing or malformed is an answer without words."""
+def read_answer(response: Mapping[str, Any], secret: Secret) -> dict[str, Any]:
+    """A `ChatAnswer`; a choice that is missing or malformed is an answer without words.
+
+    Tokens that spell the key together are left out: each alone was too short to be known for a part of it.
+    """
     said, tokens = "", []
     try:
         choice = response["choices"][0]
         said = str(choice["message"]["content"] or "")
         tokens = [_step(one) for one in (choice.get("logprobs") or {}).get("content") or []]
-    except (AttributeError, KeyError, IndexError, TypeError, ValueError):
+    except (AttributeError, LookupError, TypeError, ValueError, OverflowError):
         pass
-    return {"content": said[:_MOST_CHARACTERS], "model": str(response.get("model", "")), "tokens": tokens[:MOST_TOKENS]}
+    spelled = "".join(token for token, _ in tokens)
+    model = visible_name(str(response.get("model", "")))[:_MOST_CHARACTERS]
+    tokens = tokens[:MOST_TOKENS] if secret.out_of(spelled) == spelled else []
+    return {"content": said[:_MOST_CHARACTERS], "model": model, "tokens": tokens}
 
 
 def _step(values: Mapping[str, Any]) -> list[Any]:

@@ -160,7 +160,7 @@ class EndpointClassifier:
     def _ask(self, job: _Job) -> None:
         begun = time.perf_counter()
         try:
-            answer = read_answer(self.endpoint.post(self._body(job)))
+            answer = read_answer(self.endpoint.post(self._body(job)), self.endpoint.secret)
         except GuardrailError:
             self.endpoint.stopped.set()
             raise

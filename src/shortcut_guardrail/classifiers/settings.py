@@ -116,7 +116,8 @@ def read_settings(path: Path) -> Settings:
     if (kind := values.get("kind")) not in list(_KINDS):
         found = "is missing" if kind is None else f"is {kind!r}"
         raise ConfigError(f"{path}: kind must be one of {enumerated(list(_KINDS))}, but {found}.")
-    if "api_key" in values:
+    asked = values.get("request")
+    if "api_key" in values or (isinstance(asked, dict) and "api_key" in asked):
         raise ConfigError(
             f"{path}: A key does not belong in a file. Put it into an environment variable named by api_key_env."
         )
