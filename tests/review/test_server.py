@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
 from audits import to_review
-from shortcut_guardrail.review.server import MOST_BYTES, Page, ReviewServer
+from shortcut_guardrail.review.server import MOST_BYTES, MOST_OPEN, Page, ReviewServer
 from shortcut_guardrail.review.session import Session
 from shortcut_guardrail.review.shown import make_deck
 
@@ -21,8 +22,8 @@ W0, W1 = (card.id for card in DECK.cards)
 
 
 @contextmanager
-def running(session):
-    server = ReviewServer(session, Page("<!doctype html><p>page", "default-src 'none'"))
+def running(session, page="<!doctype html><p>page", **how):
+    server = ReviewServer(session, Page(page, "default-src 'none'"), **how)
     with ThreadPoolExecutor() as threads:
         threads.submit(server.run)
         try:
@@ -130,6 +131,82 @@ def test_a_megabyte_is_read_and_no_more_and_nothing_of_unknown_length(server):
         refused(server, 411, keep(server, Content_Length=length.encode().decode("latin-1")))
     refused(server, 411, keep(server, Transfer_Encoding="chunked"))
     assert ask(server, "POST", "/api/answer", body.ljust(MOST_BYTES))[0] == 200
+
+
+def request(server, body=b"", path="/", more=""):
+    head = f"POST {path} HTTP/1.1\r\nHost: {server.hosts[0]}\r\nOrigin: http://{server.hosts[0]}\r\n"
+    head += f"Authorization: Bearer {server.token}\r\nContent-Type: application/json\r\n{more}"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def seconds_until_dropped(server, sent):
+    """How long a connection lasts on which bytes come one by one, and how long the longest answer beside it took."""
+    began, longest = time.monotonic(), 0.0
+    with socket.create_connection(("127.0.0.1", server.port), timeout=0.05) as connection, suppress(OSError):
+        for at in range(200):
+            connection.sendall(sent[at : at + 1])
+            with suppress(TimeoutError):
+                if not connection.recv(1):
+                    break
+            asked = time.monotonic()
+            assert ask(server)[0] == 200
+            longest = max(longest, time.monotonic() - asked)
+    return time.monotonic() - began, longest
+
+
+BODY = json.dumps({"card": W0, "decision": "keep", "revision": 0}).encode()
+
+
+@pytest.mark.parametrize("at", ["nothing", "request line", "header", "body", "whole body but its end"])
+def test_who_sends_a_byte_now_and_then_is_dropped_and_nobody_waits_for_them(session, at):
+    with running(session, slow=0.6) as server:
+        whole = request(server, BODY.ljust(500), "/api/answer")
+        until = {"header": whole.index(b"Origin"), "body": len(whole) - 500, "whole body but its end": len(whole) - 400}
+        # A client of its own sends the beginning at once.
+        with socket.create_connection(("127.0.0.1", server.port)) as beside:
+            beside.sendall(whole[: until.get(at, 0)])
+            lasted, longest = seconds_until_dropped(server, b"" if at == "nothing" else whole)
+            beside.settimeout(2)
+            with suppress(ConnectionError):
+                assert not beside.recv(1)
+    assert 0.5 < lasted < 3
+    assert longest < 0.5
+    assert not session.file.exists()
+
+
+def test_who_does_not_read_an_answer_is_dropped(session):
+    with running(session, page="x" * 20_000_000, slow=0.3) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
+            connection.sendall(f"GET / HTTP/1.1\r\nHost: {server.hosts[0]}\r\n\r\n".encode())
+            time.sleep(0.2)
+            assert len(server._opened) == 1
+            while server._opened:
+                time.sleep(0.05)
+        assert ask(server)[0] == 200
+
+
+def test_many_connections_keep_nobody_out(session):
+    with running(session, slow=60) as server, ExitStack() as opened:
+        for _ in range(4 * MOST_OPEN):
+            opened.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+        began = time.monotonic()
+        assert keep(server)[0] == 200
+        assert time.monotonic() - began < 5
+        assert len(server._opened) <= MOST_OPEN + 2
+
+
+def test_a_huge_head_and_a_body_that_is_cut_short_are_refused(server):
+    for status, sent in (
+        (414, b"GET /" + b"x" * 70_000),
+        (431, b"GET / HTTP/1.1\r\nX: " + b"x" * 70_000),
+        (431, b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 200 + b"\r\n"),
+        (400, request(server, BODY + b" ", "/api/answer")[:-1]),
+    ):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
+            connection.sendall(sent)
+            connection.shutdown(socket.SHUT_WR)
+            assert int(connection.recv(100).split()[1]) == status
+    assert not server.session.file.exists()
 
 
 def test_what_is_no_answer_is_refused(server):

@@ -9,6 +9,8 @@ kept up to date. What keeps others out:
   fragment of the address, which is never sent, and sends it in a header, which no other page can;
 - a POST needs this server's own `Origin` and JSON, which forms of other pages cannot send;
 - no header allows another origin anything (CORS), to frame the page, or to guess at types.
+
+Each connection has a thread, and ends after `slow` seconds, whatever it has sent or read by then.
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ import os
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import SHUT_RDWR, socket
 from typing import Any
 
 from ..data import parse_json, to_json
@@ -31,8 +35,8 @@ HOST = "127.0.0.1"
 MOST_BYTES = 1_000_000
 """Of a request's body."""
 
-_SLOW = 30.0
-"""Seconds in which a request must come in."""
+MOST_OPEN = 64
+"""Connections at a time; with one more, the one that is open longest is dropped."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,15 @@ class Page:
 class ReviewServer(ThreadingHTTPServer):
     """Serves one session on a port (0: any free one) until it is told to stop or had no request for `idle` seconds."""
 
-    daemon_threads, timeout = True, 0.2
+    daemon_threads, timeout, request_queue_size = True, 0.2, MOST_OPEN
     # Elsewhere than on POSIX it would let two servers have one port, and take turns.
     allow_reuse_address = os.name == "posix"
 
-    def __init__(self, session: Session, page: Page, *, port: int = 0, idle: float = 3600.0) -> None:
-        self.session, self.page, self.idle = session, page, idle
+    def __init__(
+        self, session: Session, page: Page, *, port: int = 0, idle: float = 3600.0, slow: float = 10.0
+    ) -> None:
+        self.session, self.page, self.idle, self.slow = session, page, idle, slow
+        self._opened: dict[socket, float] = {}  # when, oldest first
         self.token = secrets.token_urlsafe(32)
         self.last = time.monotonic()
         self.gone = False
@@ -75,6 +82,7 @@ class ReviewServer(ThreadingHTTPServer):
         try:
             while not self.gone and time.monotonic() - self.last < self.idle:
                 self.handle_request()
+                self._drop_slow()
         finally:
             # Browsers open connections ahead: what comes in on them now would be saved after the lock is given back.
             self.gone = True
@@ -84,6 +92,24 @@ class ReviewServer(ThreadingHTTPServer):
     def stop(self) -> None:
         """Stop soon, from any thread; an answer that is under way is still given."""
         self.gone = True
+
+    def _drop_slow(self) -> None:
+        """Shut connections down that are open too long, or too many: their threads read an end, and leave."""
+        opened = list(self._opened.items())
+        for at, (connection, since) in enumerate(opened, start=MOST_OPEN - len(opened)):
+            if at < 0 or time.monotonic() - since > self.slow:
+                with suppress(OSError):  # it is gone already
+                    connection.shutdown(SHUT_RDWR)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a request, in a thread of its own."""
+        self._opened[request] = time.monotonic()
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        self._opened.pop(request, None)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that left in the middle of an answer is nothing to report."""
@@ -96,7 +122,6 @@ class _Refused(Exception):
 class _Handler(BaseHTTPRequestHandler):
     server: ReviewServer
     protocol_version = "HTTP/1.1"
-    timeout = _SLOW
     server_version, sys_version = "review", ""
 
     def do_GET(self) -> None:
@@ -151,8 +176,11 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(HTTPStatus.LENGTH_REQUIRED, "A Content-Length is needed.")
         if len(length) > 12 or int(length) > MOST_BYTES:
             raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"At most {MOST_BYTES:,} bytes are read.")
+        content = self.rfile.read(int(length))
+        if len(content) < int(length):  # what was cut short may still be JSON
+            raise _Refused(HTTPStatus.BAD_REQUEST, "The body is shorter than its Content-Length.")
         try:
-            return parse_json(self.rfile.read(int(length)).decode())
+            return parse_json(content.decode())
         except ValueError:
             raise _Refused(HTTPStatus.BAD_REQUEST, "The body is not valid JSON.") from None
 
