@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
+import torch
 
 from shortcut_guardrail import AdapterConfig, GuardrailConfig, SaliencyConfig, ShortcutGuardrail
+from shortcut_guardrail.classifiers.kept import AnswerCache, KeptClassifier
 from shortcut_guardrail.errors import RunError
+from shortcut_guardrail.models import TextClassifier
 from shortcut_guardrail.threads import Lock, one_at_a_time
 
 STRONG = GuardrailConfig(
@@ -90,20 +97,109 @@ def test_predictions_beside_a_fit_are_those_before_it_or_after_it(bert, texts):
     assert all(np.array_equal(probs, before) or np.array_equal(probs, after) for probs in answers)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_process_that_is_forked_needs_a_guard_of_its_own(bert, texts):
-    guard = ShortcutGuardrail(*bert, batch_size=4)
+def in_fork(work):
+    """What a forked process gets from a function, or the error that it met; it has to end within 30 seconds."""
+    reads, writes = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside threads, which is what is tried
         child = os.fork()
     if child == 0:
         signal.alarm(30)  # should it hang
         try:
-            guard.predict_proba(texts)
-        except RunError as error:
-            os._exit(7 if "Load one guard in each process." in str(error) else 8)
+            said = str(work())
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(writes, said.encode())
+        os._exit(0)
+    os.close(writes)
+    with os.fdopen(reads) as answer:
+        said = answer.read()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "it hung"
+    return said
+
+
+@contextmanager
+def predicting(guard, texts):
+    """A thread that predicts until the block ends."""
+    stopped = threading.Event()
+
+    def predict():
+        while not stopped.is_set():
+            guard.predict(texts)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(predict)
+        try:
+            yield
         finally:
-            os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-    # The partner: the process that loaded it goes on.
-    assert len(guard.predict_proba(texts)) == len(texts)
+            stopped.set()
+
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+TOLD = "RunError: This process was forked from the one that loaded this guard or classifier, and cannot use it. Load it"
+
+
+@needs_fork
+def test_a_process_that_is_forked_while_a_thread_predicts_is_told_to_load_its_own(bert, model_folder, texts, tmp_path):
+    guard = ShortcutGuardrail(*bert, batch_size=4)
+    judge = TextClassifier(*bert)
+    kept = KeptClassifier(judge, AnswerCache(tmp_path / "answers.sqlite"))
+    with predicting(guard, texts * 5):
+        for ask in (guard.predict_proba, guard.audit, judge.predict_proba, judge.encode, kept.predict_proba):
+            assert in_fork(lambda ask=ask: ask(texts)).startswith(TOLD), ask
+        assert in_fork(lambda: len(ShortcutGuardrail.from_pretrained(model_folder).predict(texts))) == str(len(texts))
+        kept.predict_proba(texts)  # The partner: the process that loaded them goes on.
+
+
+class Answers(torch.utils.data.Dataset):
+    """What a worker's own guard, or one of the process that made it, says of each text."""
+
+    def __init__(self, texts, make):
+        self.texts, self.make = texts, make
+
+    def __len__(self):
+        return len(self.texts)
+
+    def __getitem__(self, index):
+        return self.make().predict([self.texts[index]])[0]
+
+
+@needs_fork
+def test_a_worker_of_a_data_loader_loads_its_own_guard_or_is_told_to(bert, model_folder, texts):
+    guard = ShortcutGuardrail(*bert)
+    how = {"num_workers": 1, "multiprocessing_context": "fork", "timeout": 30, "batch_size": None}
+    own = Answers(texts, functools.cache(lambda: ShortcutGuardrail.from_pretrained(model_folder)))
+    with predicting(guard, texts):
+        assert list(torch.utils.data.DataLoader(own, **how)) == guard.predict(texts)
+        with pytest.raises(RunError, match=r"Load it in each process\."):
+            next(iter(torch.utils.data.DataLoader(Answers(texts, lambda: guard), **how)))
+
+
+FORKS = """
+import os, signal, sys, torch
+from shortcut_guardrail import RunError, ShortcutGuardrail
+
+def in_child(work):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # should it hang
+        print(work(), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+
+def loaded():
+    answers = ShortcutGuardrail.from_pretrained(sys.argv[1]).predict(["a soup"])
+    return len(answers), round(float(torch.ones(10**6).exp().mean()), 2), torch.get_num_threads()
+
+torch.set_num_threads(2)
+in_child(loaded)  # of a process that has only imported the library
+print(loaded())  # with threads that now wait for work
+in_child(loaded)
+print(loaded())
+"""
+
+
+@needs_fork
+def test_a_forked_process_loads_its_own_also_where_the_threads_of_the_other_stayed_behind(model_folder):
+    run = subprocess.run([sys.executable, "-c", FORKS, model_folder], capture_output=True, text=True, timeout=90)
+    assert run.stdout.splitlines() == ["(1, 2.72, 2)", "(1, 2.72, 2)", "(1, 2.72, 1)", "(1, 2.72, 2)"], run.stderr

@@ -31,8 +31,8 @@ class Lock:
     def __enter__(self) -> None:
         if os.getpid() != self._process:
             raise RunError(
-                "This process was forked from the one that loaded the guard, and cannot use it. Load one guard in each "
-                "process."
+                "This process was forked from the one that loaded this guard or classifier, and cannot use it. Load it "
+                "in each process."
             )
         self._lock.acquire()
 
@@ -41,6 +41,21 @@ class Lock:
 
     def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
         return Lock, ()
+
+
+_loading_in: list[int] = []  # the process that loads models, which a forked one finds here
+
+
+def compute_in_this_process() -> None:
+    """Before a model is loaded: in a process that was forked from one with models, PyTorch computes with one thread.
+
+    Its others stayed behind, and the first product would wait for them for ever. Its own workers do the same.
+    """
+    import torch
+
+    if _loading_in[:1] not in ([], [os.getpid()]):
+        torch.set_num_threads(1)
+    _loading_in[:] = [os.getpid()]
 
 
 def one_at_a_time(method: Method) -> Method:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 from ..data import checked, parse_json
 from ..errors import RunError
 from ..models import n_characters
+from ..threads import Lock
 from ..typing import Array, Progress, Text
 from .mapped import Around
 from .probabilities import fingerprint_of
@@ -35,7 +35,7 @@ class AnswerCache:
         self.path, self._kind = path, kind
         self._unkept: dict[str, str] = {}
         self._file: sqlite3.Connection | None = None
-        self._guard = threading.Lock()
+        self._guard = Lock()
 
     def get(self, key: str) -> Any:
         """An answer; `None` where there is none."""

@@ -25,6 +25,7 @@ import httpx2
 
 from ..errors import ConfigError, RunError
 from ..text import visible_name
+from ..threads import Lock
 from .secret import Secret
 from .settings import EndpointSettings
 
@@ -56,7 +57,7 @@ class Endpoint:
         self._loopback = _checked_address(settings.url, settings.allow_http)
         self.secret = Secret(_key_of(settings.api_key_env) if settings.api_key_env else "")
         self._gap, self._next = 60.0 / (settings.requests_per_minute or float("inf")), 0.0
-        self._guard = threading.Lock()
+        self._guard = Lock()
 
     def __enter__(self) -> None:
         self.stopped.clear()

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from ..errors import RunError
+from ..threads import Lock, one_at_a_time
 from ..typing import Array, Progress
 from .classifier import accepts, default_device, usable_length
 from .weights import WeightsHash
@@ -43,7 +44,7 @@ class CausalModel:
         self.max_length = min(max_length, usable_length(model, tokenizer, None))
         self.device = torch.device(device) if device is not None else default_device()
         self.model = model.to(self.device).eval().requires_grad_(False)
-        self._hash = WeightsHash()
+        self._hash, self._lock = WeightsHash(), Lock()
         special = (re.escape(str(token)) for token in tokenizer.added_tokens_decoder.values() if token.special)
         self._special = re.compile("|".join(sorted(special, key=len, reverse=True)) or "(?!)")
         self._keeps_last = accepts(model, "logits_to_keep")
@@ -61,6 +62,7 @@ class CausalModel:
         """Tokens of a text, those that the tokenizer adds included."""
         return len(self._ids(text))
 
+    @one_at_a_time
     def beginning(self, text: str, most: int) -> str:
         """As much of a text's beginning as `most` tokens hold."""
         found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
@@ -110,6 +112,7 @@ class CausalModel:
                 within.read.append((place, tokens))
         return passes
 
+    @one_at_a_time
     def _run(self, asked: Sequence[_Asked], out: Array) -> None:
         longest = len(asked[0].ids)
         # Padded on the left, so that what is read lies at the end; there alone the vocabulary is computed.
@@ -134,6 +137,7 @@ class CausalModel:
                 values = logits[at, steps, torch.tensor(tokens, device=logits.device)] - norms[at, steps]
                 out[one.row, place] = float(values.double().sum())
 
+    @one_at_a_time
     def _ids(self, text: str) -> list[int]:
         ids: list[int] = self.tokenizer(text, verbose=False)["input_ids"]
         return ids

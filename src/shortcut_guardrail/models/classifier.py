@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from ..config import Embedding
 from ..data import LabelNames, Texts, class_names, label_ids
 from ..errors import ConfigError, GuardrailWarning, ModelError, RunError
+from ..threads import Lock, compute_in_this_process, one_at_a_time
 from ..typing import Array, Capability, Head, Progress, Text
 from .cost import Cost, measured_seconds
 from .encoding import Batch, EncodedTexts, warn_of_cut
@@ -90,6 +91,7 @@ class TextClassifier:
             raise ConfigError(f"batch_size must be at least 1, but is {batch_size}.")
         if precision not in get_args(Precision):
             raise ConfigError(f"precision must be auto, float32 or bfloat16, but is {precision!r}.")
+        compute_in_this_process()
         self.name = str(getattr(model, "name_or_path", "") or "")
         _check_unadapted(model, self.name)
         self.head = _classification_head(model, head)
@@ -104,7 +106,7 @@ class TextClassifier:
         if self.precision == "bfloat16" and self.device.type == "cpu":
             use_plain_attention(self.model)
         self.label_names = self.own_label_names = _label_names(model.config, self.head)
-        self._masks, self._hash = masks, WeightsHash()
+        self._masks, self._hash, self._lock = masks, WeightsHash(), Lock()
         self._takes_segments = "token_type_ids" in tokenizer.model_input_names and accepts(model, "token_type_ids")
 
     def with_model(self, model: nn.Module) -> TextClassifier:
@@ -141,6 +143,7 @@ class TextClassifier:
 
     # Tokens and batches
 
+    @one_at_a_time
     def encode(self, texts: Texts, *, progress: Progress | None = None) -> EncodedTexts:
         """Tokenise N texts, or N (text, pair) tuples, once; everything after this works on ids."""
         (cut, held), controls = np.zeros((2, len(texts)), dtype=bool), _control_ids(self.tokenizer)
@@ -200,6 +203,7 @@ class TextClassifier:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
+    @one_at_a_time
     def _run(self, module: Any, batch: Batch, keep: Keep = "first") -> tuple[Any, PackedSequences | None]:
         """What the model or its encoder gives, and how the batch was packed, if it was."""
         if not self.packs:

@@ -13,6 +13,7 @@ import torch
 
 from ..data import Share, Within, checked, enumerated
 from ..errors import GuardrailError, ModelError
+from ..threads import compute_in_this_process
 
 
 def load_model(
@@ -63,6 +64,7 @@ def _load(
     """A model of a kind and its tokenizer; `what` names the kind, and what it is instead if weights are missing."""
     from transformers import AutoConfig, AutoTokenizer
 
+    compute_in_this_process()
     _check_model_folder(name, allow_pickle=not weights["use_safetensors"])
     with _sentences(name, what[0]):
         _check_unadapted(name, options["revision"])
