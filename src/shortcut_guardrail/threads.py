@@ -47,10 +47,7 @@ _loading_in: list[int] = []  # the process that loads models, which a forked one
 
 
 def compute_in_this_process() -> None:
-    """Before a model is loaded: in a process that was forked from one with models, PyTorch computes with one thread.
-
-    Its others stayed behind, and the first product would wait for them for ever. Its own workers do the same.
-    """
+    """Compute with one thread in a process that was forked from one with models, whose threads stayed behind."""
     import torch
 
     if _loading_in[:1] not in ([], [os.getpid()]):

@@ -27,10 +27,7 @@ class ChatAnswer(TypedDict):
 
 
 def read_answer(response: Mapping[str, Any], secret: Secret) -> dict[str, Any]:
-    """A `ChatAnswer`; a choice that is missing or malformed is an answer without words.
-
-    Tokens that spell the key together are left out: each alone was too short to be known for a part of it.
-    """
+    """A `ChatAnswer`; a choice that is missing or malformed is an answer without words."""
     said, tokens = "", []
     try:
         choice = response["choices"][0]
@@ -38,7 +35,7 @@ def read_answer(response: Mapping[str, Any], secret: Secret) -> dict[str, Any]:
         tokens = [_step(one) for one in (choice.get("logprobs") or {}).get("content") or []]
     except (AttributeError, LookupError, TypeError, ValueError, OverflowError):
         pass
-    spelled = "".join(token for token, _ in tokens)
+    spelled = "".join(token for token, _ in tokens)  # a key, perhaps, of which each was too short to be known
     model = visible_name(str(response.get("model", "")))[:_MOST_CHARACTERS]
     tokens = tokens[:MOST_TOKENS] if secret.out_of(spelled) == spelled else []
     return {"content": said[:_MOST_CHARACTERS], "model": model, "tokens": tokens}

@@ -1,8 +1,7 @@
 """Requests to an endpoint: retried, no faster than allowed, each with an end, and with a key that shows nowhere.
 
 Ready-made clients of chat services wait a minute at most where a server asks for more, and follow redirects with the
-key. Timeouts of HTTP clients are of each read: an answer that drips never ends. So requests run in an event loop,
-which can cut a whole one short.
+key. Their timeouts are of each read: an answer that drips never ends. An event loop can cut a whole one short.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx2
 
@@ -28,8 +27,6 @@ from ..text import visible_name
 from ..threads import Lock
 from .secret import Secret
 from .settings import EndpointSettings
-
-T = TypeVar("T")
 
 _RETRIED = {408, 409, 425, 429, 500, 502, 503, 504, 529}
 _LONGEST_WAIT = 60.0  # seconds between two tries of our own choosing
@@ -113,20 +110,14 @@ class Endpoint:
                 self._sleep(own if asked is None else asked)
         raise RunError(f"{self.url} did not answer, tried {retries + 1} times: {reason}.")
 
-    def _wait_for(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    def _wait_for(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     async def _fetch(self, body: dict[str, Any]) -> tuple[httpx2.Response, Any]:
-        """A response, and the JSON in it; `None` where it is none.
-
-        Raises:
-            TimeoutError: It was not there to its end in time, however it came.
-        """
+        """A response, and the JSON in it or `None`; a TimeoutError where it was not there to its end in time."""
         content = bytearray()
-        async with (
-            asyncio.timeout(self._settings.timeout),
-            self._client.stream("POST", self.url, json=body) as response,
-        ):
+        asked = self._client.stream("POST", self.url, json=body)
+        async with asyncio.timeout(self._settings.timeout), asked as response:
             async for some in response.aiter_bytes():
                 content += some
                 if len(content) > _MOST_BYTES:
@@ -218,12 +209,8 @@ def _checked_address(url: str, allow_http: bool) -> bool:
 def _key_of(variable: str) -> str:
     key = os.environ.get(variable, "").strip()
     if not key:
-        # What does not look like a name may be the key itself.
-        shown = f" {variable}" if re.fullmatch("[A-Z][A-Z0-9_]*", variable) else ""
-        raise ConfigError(
-            f"The environment variable{shown} that api_key_env names is not set. Put the key there, and the name of "
-            "the variable into the file."
-        )
+        shown = f" {variable}" if re.fullmatch("[A-Z][A-Z0-9_]*", variable) else ""  # else it may be the key itself
+        raise ConfigError(f"The environment variable{shown} that api_key_env names is not set. Put the key there.")
     if not key.isascii() or not key.isprintable() or " " in key:
         raise ConfigError(f"The environment variable {variable} holds something that can be no key.")
     return key

@@ -21,9 +21,6 @@ class Secret:
         self._key = key
         self._forms = re.compile("|".join(_forms(key)), re.IGNORECASE) if key else None
 
-    def __repr__(self) -> str:
-        return _HIDDEN
-
     def header(self) -> dict[str, str]:
         """The header that sends it."""
         return {"Authorization": f"Bearer {self._key}"} if self._key else {}
@@ -37,11 +34,7 @@ class Secret:
         return text[: len(text) - cut] + _HIDDEN if cut else text
 
     def out_of_json(self, value: object, depth: int = 0) -> object:
-        """A value of JSON without it.
-
-        Raises:
-            ValueError: The value is nested too deeply.
-        """
+        """A value of JSON without it; a ValueError where it is nested too deeply."""
         if depth > _DEEPEST:
             raise ValueError("nested too deeply")
         if isinstance(value, list):

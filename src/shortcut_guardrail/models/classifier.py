@@ -363,8 +363,7 @@ def accepts(model: Any, argument: str) -> bool:
 
 def _check_unadapted(model: Any, name: str) -> None:
     """Refuse a model whose layers PEFT has wrapped: they are adapted by nobody a second time, and share no weights."""
-    peft = sys.modules.get("peft")  # without which there is no such layer
-    if peft is None:
+    if (peft := sys.modules.get("peft")) is None:  # without which there is no such layer
         return
     from peft.tuners.tuners_utils import BaseTunerLayer
 

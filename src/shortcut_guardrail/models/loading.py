@@ -147,8 +147,7 @@ def _check_unadapted(name: str, revision: str | None) -> None:
 
     if find_adapter_config_file(name, revision=revision) is None:
         return
-    folder = Path(name)
-    if not (folder / "config.json").exists():
+    if not (Path(name) / "config.json").exists():
         raise ModelError(
             f"'{name}' holds an adapter of PEFT (adapter_config.json) and not a whole model. Load it with PEFT as you "
             "do now, save what merge_and_unload() returns, with the tokenizer, and give that folder."

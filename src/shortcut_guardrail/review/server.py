@@ -8,9 +8,8 @@ kept up to date. What keeps others out:
 - every address but that of the page, which holds no data, needs a random token of 256 bits. The browser has it from the
   fragment of the address, which is never sent, and sends it in a header, which no other page can;
 - a POST needs this server's own `Origin` and JSON, which forms of other pages cannot send;
-- no header allows another origin anything (CORS), to frame the page, or to guess at types.
-
-Each connection has a thread, and ends after `slow` seconds, whatever it has sent or read by then.
+- no header allows another origin anything (CORS), to frame the page, or to guess at types;
+- each connection ends after `slow` seconds, whatever it has sent or read by then.
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ HOST = "127.0.0.1"
 MOST_BYTES = 1_000_000
 """Of a request's body."""
 
-MOST_OPEN = 64
-"""Connections at a time; with one more, the one that is open longest is dropped."""
+MOST_OPEN = 64  # connections; with one more, the one that is open longest is dropped
 
 
 @dataclass(frozen=True)

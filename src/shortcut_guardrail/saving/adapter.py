@@ -142,7 +142,6 @@ def _check_settings(file: Path, config: GuardrailConfig, record: GuardrailRecord
     values = json_content(file, error=ModelError, advice=_ADVICE)
     found = checked(values, _Settings, str(file), error=ModelError, advice=_ADVICE, open_ended=True)
     layers = list(config.adapter.target_modules or found["target_modules"])
-    # Where layers of the head are adapted, PEFT would load the adapter of a classifier otherwise.
     ours = _settings(config, record, layers, found.get("task_type"))
     for name in sorted({*values, *ours} - {"peft_version"}):
         value, usual = values.get(name), ours.get(name)
