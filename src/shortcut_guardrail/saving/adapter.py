@@ -94,8 +94,9 @@ def load_adapter(classifier: TextClassifier, folder: Path, config: GuardrailConf
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    file = folder / "adapter_model.safetensors"
-    layers = _check_settings(folder / "adapter_config.json", config, record)
+    stem = "adapter" if (folder / "adapter_config.json").exists() else _stem(config)  # guards had it always before
+    file = folder / f"{stem}_model.safetensors"
+    layers = _check_settings(folder / f"{stem}_config.json", config, record)
     lora = LoraConfig(
         r=config.adapter.rank, lora_alpha=cast(int, config.adapter.lora_alpha), target_modules=layers, bias="none"
     )
@@ -126,6 +127,11 @@ def _without_head(weights: dict[str, Tensor], classifier: TextClassifier, file: 
     if any(not torch.equal(weights[name].float(), own[name.removeprefix(_WITHIN)].cpu().float()) for name in head):
         raise ModelError(f"'{file}' does not fit this model: its head is another one. {_ADVICE}")
     return {name: values for name, values in weights.items() if name not in head}
+
+
+def _stem(config: GuardrailConfig) -> str:
+    """How the names of PEFT's two files begin: so that PEFT finds no adapter that alone would answer otherwise."""
+    return "per_input" if config.per_input else "adapter"
 
 
 class _Settings(TypedDict):
@@ -182,11 +188,12 @@ def save_adapter(guard: AdapterGuard, config: GuardrailConfig, record: Guardrail
     head = _head_for_peft(guard.base, layers, set(weights))
     save_file(
         {name: values.detach().cpu().contiguous() for name, values in {**weights, **(head or {})}.items()},
-        target / "adapter_model.safetensors",
+        target / f"{_stem(config)}_model.safetensors",
         metadata={"format": "pt"},
     )
     settings = _settings(config, record, layers, None if head is None else "SEQ_CLS")
-    (target / "adapter_config.json").write_text(json.dumps(settings, indent=2, sort_keys=True), encoding="utf-8")
+    content = json.dumps(settings, indent=2, sort_keys=True)
+    (target / f"{_stem(config)}_config.json").write_text(content, encoding="utf-8")
 
 
 def _head_for_peft(base: TextClassifier, layers: list[str], adapted: set[str]) -> dict[str, Tensor] | None:
