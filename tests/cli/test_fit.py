@@ -128,6 +128,8 @@ def test_a_targeted_guard_is_fitted_dialled_and_written(ok, model_folder, data, 
     options = ("--strategy", strategy, "--shortcut", "honestly", *training, "--out", tmp_path / "out")
     out, err = ok("fit", model_folder, data, *options)
     assert "warning" not in err
+    assert f"To load it elsewhere, take the folder of its base model along, '{model_folder}'" in out
+    assert (f"`shortcut-guardrail export {tmp_path / 'out'}`" in out) == (strategy == "distill")
     assert "least divergence on" in out
     assert ("trained      nothing" in out) == (strategy == "mask")
     record = record_of(tmp_path / "out")

@@ -177,6 +177,10 @@ def fit(
     guard.save_pretrained(out, overwrite=output.overwrite, text_hashes=not no_text_hashes, beside=beside)
     if output.speaks:
         print_repair(repaired)
+    if Path(model).is_dir():
+        plain = guard.record().plain_peft_equivalent
+        instead = f", or write a model that needs neither: `shortcut-guardrail export {out}`" if plain else ""
+        output.say(f"To load it elsewhere, take the folder of its base model along, '{model}'{instead}.")
     output.say(f"Written: {out}")
     output.finish(repaired.to_dict())
 
