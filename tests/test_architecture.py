@@ -140,8 +140,9 @@ def test_a_function_fits_on_a_page_and_a_file_in_a_head():
     assert long == {"guardrail.py"}
 
 
-MOST_LINES_OF_THE_LIBRARY = 24_000 + 650
-"""It goes up only by lines that are removed elsewhere, and by what new work needs: 380 to export a guard."""
+MOST_LINES_OF_THE_LIBRARY = 24_000 + 650 + 175
+"""It goes up only by lines that are removed elsewhere, and by what new work needs: 380 to export a guard and
+175 to take one to the Hub and back."""
 
 
 def test_the_library_stays_small():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -64,6 +65,7 @@ from .models import EncodedTexts, Precision, TextClassifier, load_model, warn_of
 from .saving import (
     GUARDRAIL_FILE,
     GuardrailRecord,
+    from_hub,
     is_guarded_folder,
     library_versions,
     load_guarded,
@@ -72,7 +74,7 @@ from .saving import (
     place_of,
     save_guarded,
 )
-from .serving import Export, Format, check_exportable, export_guard
+from .serving import Export, Format, check_exportable, export_guard, push_to_hub
 from .shortcuts import Shortcuts
 from .strength import Calibration, Certificate, StrengthChoice, UnlabelledCalibration, texts_to_label
 from .text import WordFinder, check_words, text_key, warn_of_absent
@@ -166,14 +168,13 @@ class ShortcutGuardrail(Shown):
         trust_remote_code: bool = False,
         verify: bool = False,
     ) -> ShortcutGuardrail:
-        """Load a plain classifier, or a folder that `save_pretrained` wrote; other arguments: see the class.
+        """Load a plain classifier, or a guard that `save_pretrained` wrote; other arguments: see the class.
 
         Args:
-            source: Folder or Hub id of a classifier, or a guarded folder, which remembers `head`,
-                `max_length` and `label_names`.
+            source: Folder or Hub id of a classifier or guard. A guard knows its `head`, `max_length` and `label_names`.
             base: For a guarded folder: the base model, if it is not where the folder says. A folder, a Hub id or a
                 model in memory.
-            revision: Branch, tag or commit of the classifier on the Hub.
+            revision: Branch, tag or commit of the classifier on the Hub, or of the guard there.
             allow_pickle: Also read weights in formats that can run code when opened.
             trust_remote_code: Run modelling code that comes with the model.
             verify: Compare every file of a guarded folder with the hash in its manifest; sizes always are compared.
@@ -188,13 +189,14 @@ class ShortcutGuardrail(Shown):
             "packing": packing,
         }
         loading = {"allow_pickle": allow_pickle, "trust_remote_code": trust_remote_code}
-        if is_guarded_folder(source):
+        found = Path(source) if is_guarded_folder(source) else from_hub(source, revision)
+        if found is not None:
             guard = cls.__new__(cls)
             guard._lock = Lock()
             guard._base, guard._base_name, guard._revision, guard._fitted, guard._choice = load_guarded(
-                Path(source),
+                found,
                 base=base,
-                revision=revision,
+                revision=revision if found == Path(source) else None,  # else it is that of the guard
                 head=head,
                 max_length=max_length,
                 label_names=label_names,
@@ -683,6 +685,9 @@ class ShortcutGuardrail(Shown):
         """Class probabilities, shape (N, C), float32, in the order of `label_names`.
 
         `again` makes no difference: a guard keeps no answers; see `classifiers.Classifier`.
+
+        Args:
+            strength: One, or one for each text. Texts of the same strength are answered together.
         """
         progress = shown_progress(progress)
         texts = check_texts(texts)
@@ -854,6 +859,27 @@ class ShortcutGuardrail(Shown):
         if not text_hashes:
             fitted, record = replace(fitted, texts=frozenset()), record.without_text_hashes()
         save_guarded(Path(folder), self._base, fitted, record, overwrite=overwrite, beside=beside)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool = True,
+        revision: str | None = None,
+        token: str | None = None,
+        text_hashes: bool = True,
+    ) -> str:
+        """Save the guard and put it on the Hub; see `serving.push_to_hub`, also for the folder of an export.
+
+        Args:
+            text_hashes: See `save_pretrained`.
+
+        Returns:
+            The address of the commit.
+        """
+        with tempfile.TemporaryDirectory() as beside:
+            self.save_pretrained(Path(beside) / "guard", text_hashes=text_hashes)
+            return push_to_hub(Path(beside) / "guard", repo_id, private=private, revision=revision, token=token)
 
     @one_at_a_time
     def export(

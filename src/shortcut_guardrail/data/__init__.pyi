@@ -4,9 +4,11 @@ from .label_names import NAMELESS as NAMELESS
 from .label_names import LabelNames as LabelNames
 from .label_names import class_names as class_names
 from .label_names import warn_without_names as warn_without_names
+from .manifests import MANIFEST_FILE as MANIFEST_FILE
 from .manifests import check_finished as check_finished
 from .manifests import check_whole as check_whole
 from .manifests import has_file as has_file
+from .manifests import read_manifest as read_manifest
 from .manifests import read_whole as read_whole
 from .messages import counted as counted
 from .messages import did_you_mean as did_you_mean

@@ -8,6 +8,9 @@ from .audits import predictions_of as predictions_of
 from .audits import read_audit as read_audit
 from .folder import load_guarded as load_guarded
 from .folder import save_guarded as save_guarded
+from .hub import card_metadata as card_metadata
+from .hub import first_line as first_line
+from .hub import from_hub as from_hub
 from .record import GUARDRAIL_FILE as GUARDRAIL_FILE
 from .record import GuardrailRecord as GuardrailRecord
 from .record import is_guarded_folder as is_guarded_folder

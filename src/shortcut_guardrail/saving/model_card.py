@@ -5,16 +5,25 @@ from __future__ import annotations
 from ..display import template
 from ..mitigation import STRATEGIES
 from ..strength import Calibration
+from .hub import card_metadata
 from .record import GuardrailRecord
 
 
 def model_card(record: GuardrailRecord) -> str:
     """The README of a guarded folder."""
     certificate, calibration = record.certificate, record.calibration
+    strategy = STRATEGIES[record.strategy]
+    metadata = card_metadata(
+        record,
+        library="peft" if record.plain_peft_equivalent else "shortcut-guardrail",
+        relation="adapter" if strategy.trains else None,
+        tags=["lora"] if strategy.trains else [],
+    )
     card: str = template("saving/model_card.md.j2").render(
+        metadata=metadata,
         record=record,
         name=record.base_model["name"] or "(an in-memory model)",
-        strategy=STRATEGIES[record.strategy],
+        strategy=strategy,
         training=record.training,
         config=record.config,
         by_opinion=[item for item in record.shortcuts if item.reason == "second opinion"],

@@ -27,7 +27,7 @@ from ..data import Texts, to_json, write_folder
 from ..display import template
 from ..errors import ConfigError, ModelError
 from ..models import TextClassifier, load_model, quiet_transformers
-from ..saving import GuardrailRecord, library_versions
+from ..saving import GuardrailRecord, card_metadata, library_versions
 from ..typing import Array, Text
 from .parity import Logits, Parity, check, compare, made_up, probabilities
 
@@ -142,7 +142,9 @@ def export_guard(
         how = record.debias_strength, record.base_model, record.label_names, record.max_length
         done.append(Export(format, *how, parity, quantised, sizes, library_versions()))
         (target / EXPORT_FILE).write_text(to_json(done[0].to_dict()), encoding="utf-8")
-        card = template("serving/card.md.j2").render(export=done[0], record=record)
+        library = "onnx" if format == "onnx" else "transformers"
+        metadata = card_metadata(record, library=library, relation="finetune", tags=[])
+        card = template("serving/card.md.j2").render(export=done[0], record=record, metadata=metadata)
         (target / "README.md").write_text(card, encoding="utf-8")
 
     write_folder(folder, fill, key=EXPORT_FILE, overwrite=overwrite)
