@@ -15,11 +15,12 @@ from functools import cache
 from io import StringIO
 from typing import Any, Literal
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from .errors import ConfigError
+from .errors import ConfigError, printable
 from .text import visible_name
 from .typing import Progress
 
@@ -27,6 +28,23 @@ MOST_ROWS = 8
 """Of a table whose rows come by rank."""
 
 WIDTH = 80
+
+
+class Screen(Console):
+    """A terminal, to which nothing that came from data is markup or a command."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Everything that is printed comes through here, before styles become commands to the terminal."""
+        for one in super().render(renderable, options):
+            yield one if one.control else one._replace(text=printable(one.text))
+
+
+def say(sentence: str = "") -> None:
+    """Print a line as it is, however long, but for what a terminal would obey."""
+    print(printable(sentence), flush=True)
 
 
 @dataclass(frozen=True)
@@ -171,6 +189,7 @@ def template(name: str) -> Any:
     environment = Environment(
         loader=PackageLoader(__package__, ""),
         autoescape=name.endswith(".html.j2"),
+        finalize=lambda value: printable(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
@@ -230,6 +249,6 @@ class _Bar:
         if bar is None or stage != self._stage or done < bar.n:  # a stage may start over
             if bar is not None:
                 bar.close()
-            self._stage, self._bar = stage, tqdm(total=total, desc=stage, leave=False)
+            self._stage, self._bar = stage, tqdm(total=total, desc=printable(stage), leave=False)
             bar = self._bar
         bar.update(done - bar.n)

@@ -4,8 +4,33 @@ Every message says what was expected, what was found and what to do. The first t
 docs/reference/exit-statuses.md has what the command line makes of each.
 """
 
+import re
+from typing import Any
 
-class GuardrailError(Exception):
+# Control characters but line breaks and tabs, what turns the direction of writing, and halves of surrogate pairs.
+_OBEYED = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str, form: str = "[U+{:04X}]") -> str:
+    """A text without characters that a terminal would obey, which are spelled out: it may come from anybody's files.
+
+    Whatever comes from outside goes through this on its way to a terminal, an exception or a page.
+
+    Example:
+        >>> printable("column '\\x1b[31mred'"), printable("two\\nlines")
+        ("column '[U+001B][31mred'", 'two\\nlines')
+    """
+    return _OBEYED.sub(lambda found: form.format(ord(found[0])), text)
+
+
+class _Printable(Exception):
+    """What is said is printable."""
+
+    def __init__(self, *said: Any) -> None:
+        super().__init__(*(printable(one) if isinstance(one, str) else one for one in said))
+
+
+class GuardrailError(_Printable):
     """Base of everything this library raises on purpose."""
 
 
@@ -32,5 +57,5 @@ class NothingToRepairError(GuardrailError):
     """
 
 
-class GuardrailWarning(UserWarning):
+class GuardrailWarning(_Printable, UserWarning):
     """Something the reader of a result has to know; it stops nothing."""

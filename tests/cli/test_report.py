@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from audits import audit, candidate, card, evaluation, example, labelled
+from hardening.tampering import at, places
+from shortcut_guardrail.cards.card import Flip
 from shortcut_guardrail.report.html import render_audit
 from shortcut_guardrail.saving.audits import Layout, read_audit
 
@@ -53,7 +57,30 @@ def test_half_a_surrogate_pair_is_no_obstacle(cli, write, tmp_path):
     status, out, err = cli("report", path, "--out", tmp_path / "r.html")
     assert (status, err) == (0, "")
     assert "a[U+D83D]" in out
-    assert ">a? <" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert ">a[U+D83D] <" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_nothing_that_a_file_holds_is_obeyed_by_a_terminal(cli, write, tmp_path):
+    whole = full_audit(cards=(card("honestly", flips=(Flip.of(0, "positive", "negative", TEXT),)),), notes=("A note.",))
+    document = whole.to_dict() | {
+        "fit_would_take": [{"text": "x", "verdict": "found", "reason": "set", "count": 1, "q_value": None}]
+    }
+    decisions = {"cards": [{"words": ["honestly"], "decision": "keep", "pulls_to": "positive"}]}
+    seen = 0
+    for name, of in (("audit", document), ("decisions", decisions)):
+        for place in [place for place in places(of) if isinstance(at(of, place), str)]:
+            odd = copy.deepcopy(of)
+            at(odd, place[:-1])[place[-1]] += "\x1b]0;title\x07\x9b31m\u202e"
+            files = {"audit": write("audit.json", document), "decisions": write("decisions.json", decisions)}
+            files[name] = write(f"{name}.json", odd)
+            page = tmp_path / "r\x1b[2J.html"
+            _, *said = cli("report", files["audit"], "--decisions", files["decisions"], "--out", page, "--overwrite")
+            status, shown, _ = cli("report", files["audit"], "--json", "-")
+            written = page.read_text(encoding="utf-8") if page.exists() else ""
+            assert not re.search("[\x07\x1b\x9b\u202e]", "".join([*said, shown, written])), place
+            assert status or name != "audit" or json.loads(shown) == odd
+            seen += "[U+001B]" in said[0].split("Written")[0]
+    assert seen >= 9
 
 
 def test_the_layout_is_that_of_a_new_audit(write):

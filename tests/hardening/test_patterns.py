@@ -13,6 +13,7 @@ import pytest
 
 import shortcut_guardrail
 from shortcut_guardrail import text as of_texts
+from shortcut_guardrail.errors import printable
 from shortcut_guardrail.text.words import word_spans
 
 MEGABYTE = 1_000_000
@@ -88,10 +89,11 @@ def test_all_patterns_are_seen():
     assert len(PATTERNS) > 10
 
 
-NAMES = ("text_key", "evidence_key", "spaced", "unit_key", "visible_name", "printable")
+NAMES = ("text_key", "evidence_key", "spaced", "unit_key", "visible_name")
 FUNCTIONS = {
     **{name: getattr(of_texts, name) for name in NAMES},
     "word_spans": word_spans,
+    "printable": printable,
     "find": of_texts.WordFinder(["honestly", "to be frank", "a", "a a", "don't"], kept=["a a a"]).find,
     "content_spans": lambda text: of_texts.content_spans(text, 0, len(text)),
 }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shortcut_guardrail.text.characters import printable, visible_name
+from shortcut_guardrail.errors import printable
+from shortcut_guardrail.text.characters import visible_name
 
 
 @pytest.mark.parametrize("text", ["honestly", "##isance", "to be", "👩\u200d🚒", "می\u200cخواهم", ""])

@@ -101,9 +101,9 @@ def audit(
         _, document = make_audit(guard, found.texts, config, out, labels=labels, output=output, **how)
     if output.speaks:
         print_audit(document)
-        print(f"Written: {out / AUDIT_FILE}")
-        print(f"         {out / 'report.html'}")
-        print(f"         {out / 'important_tokens.jsonl'} (input by input)")
+        output.say(f"Written: {out / AUDIT_FILE}")
+        output.say(f"         {out / 'report.html'}")
+        output.say(f"         {out / 'important_tokens.jsonl'} (input by input)")
     output.finish(document)
     exit_by(check_conditions(document, conditions))
 

@@ -62,9 +62,8 @@ def show(result: DemoResult) -> None:
     from rich.text import Text
 
     from ..demo import SHORTCUT
-    from ..display import interval, number
-    from ..report import new_table, screen
-    from ..text import printable
+    from ..display import Screen, interval, number
+    from ..report import new_table
 
     table = new_table("", *result.evaluations)
 
@@ -81,9 +80,9 @@ def show(result: DemoResult) -> None:
     table.add_row("    texts in it", *(str(group.n) if group else "-" for group in worst))
     scores("shortcut as in training", result.in_distribution)
     leant_on = ("\n".join(candidate.text for candidate in audit.candidates[:3]) for audit in result.audits.values())
-    table.add_row("words it leans on most", *(Text(printable(words)) for words in leant_on))
+    table.add_row("words it leans on most", *(Text(words) for words in leant_on))
     table.add_row("repaired with", *(_repaired_with(result.repairs.get(name)) for name in result.evaluations))
-    console = screen()
+    console = Screen()
     console.print(f"Planted shortcut: {SHORTCUT}. {result.found}")
     console.print(table)
     console.print(f"All texts are made up; none that is scored chose anything. {sum(result.seconds.values()):.0f} s.")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ..config import MOST_OF_A_SEED
+from ..display import say
 from ..typing import Head
 from .running import enable_debug, progress_bars
 
@@ -281,7 +282,7 @@ class Output:
     def say(self, sentence: str) -> None:
         """Print a sentence for people."""
         if self.speaks:
-            print(sentence)
+            say(sentence)
 
     def finish(self, document: Any) -> None:
         """Write or print the result as JSON, where that was asked for."""

@@ -16,8 +16,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
-from ..errors import GuardrailError, GuardrailWarning, NothingToRepairError, RunError
-from ..text import printable
+from ..display import Screen
+from ..errors import GuardrailError, GuardrailWarning, NothingToRepairError, RunError, printable
 
 BAD_INPUT, FAILED_RUN, NOTHING_TO_REPAIR, INTERRUPTED = 2, 1, 3, 130
 
@@ -33,7 +33,7 @@ def enable_debug(value: bool) -> bool:
 
 def stderr() -> Console:
     """The console for everything that is not the result."""
-    return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    return Screen(stderr=True, soft_wrap=True)
 
 
 def run(command: Callable[[], Any]) -> int:
@@ -47,7 +47,7 @@ def run(command: Callable[[], Any]) -> int:
     except typer.Exit as stop:
         status = stop.exit_code
     except _usage_error() as error:
-        error.message = error.message.removeprefix("Value error, ")  # Pydantic's, which Typer passes on
+        error.message = printable(error.message.removeprefix("Value error, "))  # Pydantic's, which Typer passes on
         error.show()
         return BAD_INPUT
     except (typer.Abort, KeyboardInterrupt):
@@ -82,8 +82,8 @@ def _usage_error() -> Any:
 
 def _show(message: str) -> None:
     if _STATE["debug"]:
-        traceback.print_exc()
-    stderr().print(printable(f"error: {with_options(message)}"))
+        stderr().print(traceback.format_exc())
+    stderr().print(f"error: {with_options(message)}")
 
 
 _NAMES = {"shortcuts": "shortcut", "labels": "label-column", "judges": "with", "descriptions": "describe"}
@@ -128,7 +128,7 @@ def _warning_lines() -> Iterator[None]:
 
     def show(message: Warning | str, category: type[Warning], *_rest: Any, **_options: Any) -> None:
         if issubclass(category, GuardrailWarning) or _STATE["debug"]:
-            stderr().print(printable(f"warning: {with_options(str(message))}"))
+            stderr().print(f"warning: {with_options(str(message))}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", GuardrailWarning)

@@ -21,7 +21,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from ..errors import GuardrailWarning, RunError
+from ..errors import GuardrailWarning, RunError, printable
 from .manifests import FILLING_FOLDER, MANIFEST_FILE, REPLACING_FOLDER, being_replaced, read_manifest, write_manifest
 from .outputs import check_output, place_for, sentences
 
@@ -31,7 +31,7 @@ PATIENCE = 60.0
 
 def to_json(values: Any) -> str:
     """JSON with a stable layout; numbers that are not finite are refused, since JSON has none."""
-    return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return printable(json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False), "\\u{:04x}") + "\n"
 
 
 def write_file(target: Path, content: str | bytes, *, overwrite: bool = False) -> None:

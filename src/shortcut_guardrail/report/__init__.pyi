@@ -13,4 +13,3 @@ from .terminal import print_change as print_change
 from .terminal import print_evaluations as print_evaluations
 from .terminal import print_repair as print_repair
 from .terminal import print_shortcuts as print_shortcuts
-from .terminal import screen as screen

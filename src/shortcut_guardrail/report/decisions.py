@@ -10,8 +10,9 @@ from rich.text import Text
 
 from ..data import counted
 from ..decisions import LEAST_FLIPS
+from ..display import Screen, say
 from ..text import visible_name
-from .terminal import new_table, screen, words_of
+from .terminal import new_table, words_of
 
 if TYPE_CHECKING:
     from ..classifiers import Cost
@@ -25,24 +26,24 @@ def print_questions(questions: Questions, flips: Mapping[str, int], out: Path, *
         if card.id in flips:
             pulls_to = Text(visible_name(card.pulls_to))
             shown.add_row(card.id, words_of(card.words), pulls_to, str(flips[card.id]))
-    console = screen()
+    console = Screen()
     console.print(shown)
     if few := sum(count < LEAST_FLIPS for count in flips.values()):
         console.print(
             f"{few} with fewer than {LEAST_FLIPS} flips cannot be decided: audit more texts, or say what you know."
         )
     if not questions.asked:
-        print("No question is left: cards are decided, no answer changes, or labels answer them all.")
+        say("No question is left: cards are decided, no answer changes, or labels answer them all.")
         return
-    print(f"Written: {out} ({len(questions.asked)} questions)")
+    say(f"Written: {out} ({len(questions.asked)} questions)")
     if n_total is not None and (left := n_total - len(questions.asked)):
-        print(f"{counted(left, 'question')} of {n_total} are left, for cards that stay open: judge these first.")
-    print("Fill in the column 'answer' (a, b, neither, unclear), then: shortcut-guardrail judge")
+        say(f"{counted(left, 'question')} of {n_total} are left, for cards that stay open: judge these first.")
+    say("Fill in the column 'answer' (a, b, neither, unclear), then: shortcut-guardrail judge")
 
 
 def print_costs(flips: int, word_free: int, costs: Mapping[str, Cost]) -> None:
     """What second models will be sent, and what that costs."""
-    console = screen()
+    console = Screen()
     console.print(f"A second opinion is asked about {flips} flips and {word_free} texts without the cards' words.")
     shown = new_table("second opinion", "texts", "tokens", "calls", "seconds, about")
     for name, cost in costs.items():
@@ -53,7 +54,7 @@ def print_costs(flips: int, word_free: int, costs: Mapping[str, Cost]) -> None:
 
 def _print_opinions(decisions: Decisions) -> None:
     """What second models say, apart from what people say."""
-    console = screen()
+    console = Screen()
     for judge in decisions.judges:
         for one in judge.qualifications:
             agrees = (
@@ -104,15 +105,15 @@ def print_decided(decisions: Decisions, file: Path, *, undecidable: int = 0) -> 
     print_decisions(decisions)
     if undecidable:
         few = f"fewer than {LEAST_FLIPS} prediction changes"
-        print(f"{counted(undecidable, 'card')} with {few} cannot be decided by answers: audit more texts.")
+        say(f"{counted(undecidable, 'card')} with {few} cannot be decided by answers: audit more texts.")
     if waiting := sum(card.waiting for card in decisions.cards):
-        print(
+        say(
             f"{counted(waiting, 'answer')} to texts that also hold a word of a shortcut decided here do not count yet. "
             "Run `flips` again: it counts anew without these words, and asks about what is open."
         )
-    print(f"Written: {file}")
+    say(f"Written: {file}")
     if any(card.decision for card in decisions.cards):
-        print(f"Next: shortcut-guardrail fit MODEL DATA --decisions {file} --out guarded")
+        say(f"Next: shortcut-guardrail fit MODEL DATA --decisions {file} --out guarded")
 
 
 def print_decisions(decisions: Decisions) -> None:
@@ -136,7 +137,7 @@ def _print_judged(decisions: Decisions, judged: Sequence[Decision]) -> None:
             "-" if card.e_value is None else f"{card.e_value:.3g}",
             _said(card),
         )
-    console = screen()
+    console = Screen()
     console.print(shown)
     console.print(
         "Mended: the answer with the words masked is right. Evidence of 20 decides a card; neutralise takes effect "

@@ -103,8 +103,7 @@ def render_comparison(
         axis=AXIS,
         **_own_files("report", *(["review"] if deck else [])),
     )
-    # Half of a surrogate pair, which JSON can hold, cannot be written as UTF-8.
-    return page.lstrip().encode("utf-8", "replace").decode("utf-8")
+    return page.lstrip()
 
 
 def render_review() -> tuple[str, str]:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from ..audit import Metric, common_metrics
 from ..data import counted
-from ..display import cut, interval, number, p_value, percent, some
-from ..text import printable, visible_name
+from ..display import Screen, cut, interval, number, p_value, percent, some
+from ..text import visible_name
 
 if TYPE_CHECKING:
     from ..evaluation import Evaluation
@@ -28,11 +27,6 @@ SHOWN_CARDS = 10
 COMPARED_CANDIDATES = 8
 EXPLAINED_CANDIDATES = 3
 EXPLAINED_WORDS = 5
-
-
-def screen() -> Console:
-    """The terminal, on which nothing that came from data is markup."""
-    return Console(highlight=False, markup=False, emoji=False)
 
 
 def new_table(*columns: str, texts: Collection[int] = (0,)) -> Table:
@@ -57,15 +51,15 @@ def print_audit(document: Mapping[str, Any]) -> None:
     candidates = new_table(*heads, texts=(0, 1, 8))
     candidates.collapse_padding = True
     for candidate in document["candidates"][:SHOWN_CANDIDATES]:
-        candidates.add_row(*(Text(printable(cell)) for cell in _audit_row(candidate)))
-    console = screen()
+        candidates.add_row(*(Text(cell) for cell in _audit_row(candidate)))
+    console = Screen()
     console.print(candidates)
     if document["cards"]:
         cards = new_table("", "card", "texts", "answers\nchanged", "share\nof all", "pulls to", texts=(0, 1, 5))
         cards.collapse_padding = True
         for card in document["cards"][:SHOWN_CARDS]:
             sign, numbers = _SIGNS.get(card["evidence"]["status"], ""), (str(card["texts"]), str(card["changes"]))
-            words, pulls_to = words_of(card["words"], 36), Text(printable(card["pulls_to"]))
+            words, pulls_to = words_of(card["words"], 36), Text(card["pulls_to"])
             cards.add_row(sign, words, *numbers, percent(card["share"]), pulls_to)
         console.print(cards)
     for line in _audit_summary(document):
@@ -229,7 +223,7 @@ def doubt(candidate: Mapping[str, Any]) -> str:
 
 def print_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     """Two results beside each other: their own numbers, and the candidates of either that come first."""
-    console = screen()
+    console = Screen()
     table = new_table("", "old", "new", "change")
     for key in common_metrics(old, new):
         values = (Metric(key).value(result) for result in (old, new))
@@ -260,7 +254,7 @@ def print_repair(repaired: Repair) -> None:
 
     if uses_shortcuts(repaired.fitted.config):
         print_shortcuts(repaired.fitted.shortcuts)
-    choice, console = repaired.choice, screen()
+    choice, console = repaired.choice, Screen()
     for result in (repaired, choice.unlabelled, choice.calibration):
         if result is not None:
             console.print(f"\n{result}")
@@ -279,7 +273,7 @@ def print_repair(repaired: Repair) -> None:
 
 def print_shortcuts(shortcuts: Shortcuts) -> None:
     """What is neutralised, what was weighed and left alone, and why."""
-    console = screen()
+    console = Screen()
     table = new_table("word or phrase", "neutralised", "why", "texts", "flip\nrate", "mended", "broken")
     for item in shortcuts.items:
         table.add_row(
@@ -328,7 +322,7 @@ _WHY = {
 
 def print_certificate(certificate: Certificate) -> None:
     """What was certified at each strength, and in one sentence."""
-    console = screen()
+    console = Screen()
     table = new_table("strength", "differing", "labelled", "gained", "lost", "loss at\nmost", "gain at\nleast", "")
     table.collapse_padding = True
     for point in certificate.points:
@@ -359,7 +353,7 @@ METRIC_ROWS = (
 
 def print_evaluations(results: Mapping[str, Evaluation]) -> None:
     """One column for each of one or two models, on the same rows. MSTPS may be measured of some models only."""
-    console = screen()
+    console = Screen()
     first = next(iter(results.values()))
     measured = next((result for result in results.values() if result.sensitivity.n), first)
     table = new_table("", *results)
@@ -374,7 +368,7 @@ def print_evaluations(results: Mapping[str, Evaluation]) -> None:
     for i, group in enumerate(first.groups):
         in_models = (result.groups[i] for result in results.values())
         cells = (f"{number(one.accuracy)} ({interval(*one.interval)})" if one.n else "-" for one in in_models)
-        groups.add_row(Text(printable(group.name)), str(group.n), *cells)
+        groups.add_row(Text(group.name), str(group.n), *cells)
     console.print(groups)
     console.print(f"{first.n} texts.{cut_note(first.n_truncated)}{_sample_note(measured)}")
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ..display import say
 from .server import Page, ReviewServer
 from .session import Session, locked, next_command
 from .shown import Deck
@@ -49,8 +50,8 @@ def review_in_browser(
             print()
         finally:
             if out.exists():
-                print(f"Decisions: {out}")
-                print(f"Next: {next_command(out)}")
+                say(f"Decisions: {out}")
+                say(f"Next: {next_command(out)}")
             else:
                 print("Nothing was answered, and nothing is written.")
 

@@ -1,4 +1,3 @@
-from .characters import printable as printable
 from .characters import visible_name as visible_name
 from .content import content_spans as content_spans
 from .content import content_words as content_words
