@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 
 import numpy as np
@@ -226,6 +228,29 @@ def test_folders_that_are_no_models_damaged_weights_and_a_missing_head(bert, mod
     ):
         with pytest.raises(ModelError, match=message):
             load_model(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {"id2label": dict(enumerate("abcd"))},
+            "id2label names 4 classes (a, b, c, d), but the weights have 3. Name each class",
+        ),
+        (
+            {"id2label": {0: "a"}},
+            "id2label names 1 class (a), but the weights have 3. Name each class of the weights once",
+        ),
+        ({"hidden_size": 2}, "follows from it. Save the model again."),
+        ({"vocab_size": 2}, "bert.embeddings.word_embeddings.weight has the shape"),
+    ],
+)
+def test_a_configuration_that_does_not_fit_the_weights(model_folder, tmp_path, changed, said):
+    file = shutil.copytree(model_folder, tmp_path / "odd") / "config.json"
+    config = {**json.loads(file.read_text()), **changed}
+    file.write_text(json.dumps(config | {"label2id": {name: i for i, name in config["id2label"].items()}}))
+    with pytest.raises(ModelError, match=rf"odd', config\.json: .*{re.escape(said)}"):
+        load_model(tmp_path / "odd")
 
 
 def test_a_name_that_is_nowhere(tmp_path, monkeypatch):

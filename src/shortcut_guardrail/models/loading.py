@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -70,7 +70,10 @@ def _load(
         _check_unadapted(name, options["revision"])
         _check_config(AutoConfig.from_pretrained(name, **options), name)
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
-        model, report = auto.from_pretrained(name, output_loading_info=True, **weights, **options)
+        # Sizes that do not fit are said below, of names and weights.
+        how = {"output_loading_info": True, "ignore_mismatched_sizes": True}
+        model, report = auto.from_pretrained(name, **how, **weights, **options)
+    _check_shapes(report["mismatched_keys"], model.config, name)
     if missing := sorted(report["missing_keys"]):
         shown = ", ".join(missing[:3]) + (" and others" if len(missing) > 3 else "")
         raise ModelError(f"'{name}' has no weights for {shown}: it is {what[1]}.")
@@ -114,6 +117,19 @@ def _check_config(config: Any, name: str) -> None:
             f"'{name}', config.json: id2label has {len(names)} classes, but none is numbered {absent}. Number them "
             "from 0 on, without gaps."
         )
+
+
+def _check_shapes(wrong: Iterable[tuple[str, Sequence[int], Sequence[int]]], config: Any, name: str) -> None:
+    """Weights whose shape is not the one that follows from the configuration, first those of classes."""
+    for key, found, wanted in sorted(wrong, key=lambda one: (one[2][:1] != (config.num_labels,), one[0])):
+        said = f"{key} has the shape {tuple(found)}, but {tuple(wanted)} follows from it. Save the model again."
+        if wanted[0] == config.num_labels != found[0] and found[1:] == wanted[1:]:
+            names = enumerated([str(one) for one in config.id2label.values()])
+            said = (
+                f"id2label names {wanted[0]} class{'es' if wanted[0] > 1 else ''} ({names}), but the weights have "
+                f"{found[0]}. Name each class of the weights once, from 0 on."
+            )
+        raise ModelError(f"'{name}', config.json: {said}")
 
 
 def _check_model_folder(name: str, allow_pickle: bool) -> None:
