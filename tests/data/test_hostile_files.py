@@ -67,6 +67,13 @@ def test_a_line_has_a_length(tmp_path):
     # What is counted is one line, and not what was read of the file.
     (tmp_path / "a.csv").write_text("text\n" + f"{'a ' * 400_000}\n" * 30)
     assert len(read_data(tmp_path / "a.csv")) == 30
+    row = f'{{"text": "{"a" * 400_000}"}}'
+    (tmp_path / "a.json").write_text("[" + ",".join([row] * 50) + "]")  # longer than a line, which it has one of
+    assert len(read_data(tmp_path / "a.json")) == 50
+    for row in (f'{{"text": "{most}{"a" * 40_000}"}}', "[" * 200_000, "x" + "[" * LONGEST_LINE):
+        (tmp_path / "a.json").write_text(f'["fine",{" " * 200_000}{row}]')
+        with pytest.raises(DataError, match=r"a\.json, row 2: not valid JSON \((more than|nested|Expecting value\))"):
+            read_data(tmp_path / "a.json")
     # And quotes that are not closed do not take in the whole file.
     (tmp_path / "a.csv").write_text('text\nfine\n"' + "a line\n" * (LONGEST_LINE // 6))
     said = f"line 3: the record that starts here has a field of more than {LONGEST_LINE:,}"

@@ -33,6 +33,7 @@ def test_names_by_id_by_own_name_in_order_and_from_files(tmp_path, monkeypatch):
         ("0=joy,1=anger,2= ", "must give class '2' a name that is not empty"),
         ({0: "joy", 1: "anger", 2: None}, "must give class '2' a name"),
         (["joy", "anger"], "has 2 names, but the model has 3 classes"),
+        (["joy", "anger", "fear", "awe"], "has 4 names, but the model has 3 classes"),
         ("joy,anger,fear", "is no mapping and no such file: 'joy,anger,fear'"),
         ("wide.csv", "wide.csv is no mapping: it needs two columns, class and name"),
     ],

@@ -75,6 +75,39 @@ class TestFormats:
         assert data.rows == [3, 7, 8]
 
 
+ROWS = '{"text": "a, b", "label": 1.0},\n {"text": "c", "label": 0}'
+
+# The file, what is in it, and the texts, labels and rows that are read.
+READ: dict[str, tuple[str, str | bytes, list[str], list[str] | None, list[int]]] = {
+    "semicolons": ("a.csv", "text;label\nWell, fine;1\nNo|w;0\n", ["Well, fine", "No|w"], ["1", "0"], [2, 3]),
+    "tabs": ("a.csv", "label\ttext\n1\tWell, fine; or | so\n", ["Well, fine; or | so"], ["1"], [2]),
+    "pipes": ("a.csv", "text|label\nWell, fine|1\n", ["Well, fine"], ["1"], [2]),
+    "commas": ("a.tsv", "text,label\nWell\tfine,1\n", ["Well\tfine"], ["1"], [2]),
+    "in quotes": ("a.csv", '"text";"label"\n"one; ""two""\n;three";"1"\n', ['one; "two"\n;three'], ["1"], [2]),
+    "at the end too": ("a.csv", "text;label;\na;1;\n", ["a"], ["1"], [2]),
+    "a mark and Windows": ("a.csv", b"\xef\xbb\xbftext;label\r\nh\xc3\xa9;1\r\n", ["hé"], ["1"], [2]),
+    "told by rows": ("a.csv", "text|note;2|label\na|b|1\n", ["a"], ["1"], [2]),
+    "the usual one": ("a.csv", "text,a|b|c,label\nx,1|2|3,1\n", ["x"], ["1"], [2]),
+    "more columns": ("a.csv", "text;label;x|y\na;1;0|2\n", ["a"], ["1"], [2]),
+    "said in a line": ("a.csv", "sep=;\ntext;label, or not\nWell, fine;1\n", ["Well, fine"], None, [3]),
+    "returns alone": ("a.csv", "text\ra\rb", ["a", "b"], None, [2, 3]),
+    "a return in quotes": ("a.csv", 'text\n"a\rb"\nc\n', ["a\rb", "c"], None, [2, 4]),
+    "an array": ("a.json", f"\ufeff\n[{ROWS}]\n", ["a, b", "c"], ["1", "0"], [1, 2]),
+    "an array of texts": ("a.jsonl", '["a", "]b\\n"]', ["a", "]b\n"], None, [1, 2]),
+    "an array in an object": ("a.json", f'{{\n"data": [{ROWS}]\n}}', ["a, b", "c"], ["1", "0"], [1, 2]),
+    "the same on a line": ("a.json", f'{{"": [{ROWS}]}}'.replace("\n", ""), ["a, b", "c"], ["1", "0"], [1, 2]),
+    "a list in each line": ("a.json", '{"at": [{"a": 1}], "text": "x"}\n' * 2, ["x", "x"], None, [1, 2]),
+}
+
+
+@pytest.mark.parametrize("case", READ)
+def test_separators_and_arrays(write, case):
+    name, content, texts, labels, rows = READ[case]
+    data = read_data(write(name, content))
+    assert (data.texts, data.labels, data.rows) == (texts, labels, rows)
+    assert [text for some, _ in FileTexts(name).chunks() for text in some] == texts
+
+
 FIELDS = "Put fields that hold a delimiter, a quote or a line break in quotes."
 FILL, FILL_ALL = "Remove this row or fill it in.", "Remove these rows or fill them in."
 KINDS = "Use one of .csv, .tsv, .jsonl, .ndjson, .json, .parquet."
@@ -90,7 +123,12 @@ REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         ", line 3: byte 0xe9 is not UTF-8. Convert the file to UTF-8 (for example with: iconv -f ",
     ),
     "UTF-16": ("a.csv", "text\na\n".encode("utf-16"), {}, ", line 1: this is UTF-16, but UTF-8 is needed. Save the "),
-    "NUL": ("a.csv", b"text\na\0b\n", {}, ", line 2: a NUL byte; this is no text file, or a damaged one."),
+    "NUL": (
+        "a.csv",
+        b"text\na\0b\n",
+        {},
+        ", line 2: a NUL byte; this is no text file in UTF-8, or a damaged one. Save ",
+    ),
     "damaged": ("a.parquet", "text\na\n", {}, " cannot be read as Parquet ("),
     "ragged": (
         *("a.csv", "text,label\na,1\nb,1,2\nc\nd, e,1\nf,1", {}),
@@ -109,14 +147,30 @@ REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         *("a.csv", "text,label,text\na,1,b\n", {}),
         ": several columns are called 'text'. Give each column ",
     ),
-    "semicolons": (
-        *("a.csv", "text;label\na;1\n", {}),
-        ", line 1: one column, 'text;label', which holds semicolons; the columns of this format are separated by ",
+    "ragged semicolons": (
+        *("a.csv", "text;label\na;1\nb;1;\nc;d;1\n", {}),
+        f", lines 3 and 4: 3 fields where the header names 2 fields. {FIELDS} The delimiter is taken from the header: "
+        "semicolons.",
     ),
-    "tabs": (
-        *("b.csv", "text\tlabel\na\t1\n", {}),
-        ", line 1: one column, 'text\tlabel', which holds tabs; the columns of this format are separated by commas. "
-        "Save it with commas, or give the file the suffix .tsv.",
+    "lines in quotes": (
+        *("a.csv", '"text,label"\n"a,1"\n', {}),
+        " has one column, 'text,label', whose name holds commas. If they separate columns, take the quotes off the ",
+    ),
+    "a text that is cut": (
+        *("a.csv", "It rains; or not.\nIt snows; or not.\n", {}),
+        ": no column is clearly the text; the columns are 'It rains' and 'or not.'. Name it with text_column=.",
+    ),
+    "a return within a text": (
+        *("a.csv", "text\na\rb\nc\n", {}),
+        f", line 2: it and the header end differently, one of them in a carriage return alone. {FIELDS}",
+    ),
+    "two returns": (
+        *("a.csv", "text\r\na\r\r\nb\r\r\n", {}),
+        ", lines 2 and 4: it and the header end differently, one of them in ",
+    ),
+    "a return among columns": (
+        *("a.csv", "text,label\na\rb,1\n", {}),
+        f", line 2: 1 field where the header names 2 fields. {FIELDS}",
     ),
     "no JSON": (
         *("a.jsonl", '{"text": "a"}\n{"text": \n[1]\n{"text": "b", "text": "c"}\n"d"\n1\n{}}\nnull', {}),
@@ -127,17 +181,42 @@ REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         "a.jsonl, line 6: a number, but each line must be a JSON object.\n"
         "... and 2 more of this kind (7 in all).",
     ),
-    "JSON array": (
-        *("a.json", '[{"text": "a"}]', {}),
-        " is one JSON array, but JSON Lines is needed: one object on each ",
+    "no rows": (
+        "a.json",
+        '["a", 1, [], {"text": "b", "text": "c"}, "d"]',
+        {},
+        (
+            ", row 2: a number, but each row must be an object or a text.\n"
+            "a.json, row 3: a list, but each row must be an object or a text.\n"
+            "a.json, row 4: not valid JSON (the key 'text' occurs twice)."
+        ),
     ),
+    "an array that does not end": (
+        "a.json",
+        '["a", {"text": "b"',
+        {},
+        ", row 2: not valid JSON (Expecting ',' delimiter).",
+    ),
+    "an array without a comma": ("a.json", '["a" "b"]', {}, ", row 2: not valid JSON (Expecting ',' delimiter)."),
+    "an array with a comma too many": ("a.json", '["a", ]', {}, ", row 2: not valid JSON (Expecting value)."),
+    "two arrays": (
+        "a.json",
+        '["a"]\n["b"]',
+        {},
+        ", row 2: more follows on the list of rows, which has to stand alone.",
+    ),
+    "more in an object": (
+        *("a.json", '{"data": [{"text": "a"}],\n"n": 1}', {}),
+        ", row 2: more follows on the list of rows, which has to stand alone.",
+    ),
+    "an empty array": ("a.json", "[]", {}, " has columns (none) but no rows; at least one text is needed."),
     "blank line": ("a.csv", "text\na\n\nb\n\n", {}, f", line 3: the text in column 'text' is empty. {FILL}"),
     "all together": (
         *("a.csv", "premise,hypothesis,label\n,b,1\na,,1\na,b\na,b,\n", LABELLED),
         f", line 4: 2 fields where the header names 3 fields. {FIELDS}\n"
         f"a.csv, line 2: the text in column 'premise' is empty. {FILL}\n"
         f"a.csv, line 3: the text in column 'hypothesis' is empty. {FILL}\n"
-        f"a.csv, line 5: the label in column 'label' is empty. {FILL}",
+        f"a.csv, line 5: the label in column 'label' is missing. {FILL}",
     ),
     "JSON texts": (
         *("a.jsonl", '{"text": "a"}\n{"text": 5}\n{"label": 1}\n{"text": ["a"]}\n{"text": null}\n{"text": 1.5}', {}),
@@ -249,7 +328,7 @@ class TestColumns:
             read_data(path, label_column="label", some_labels=True)
         path = write("a.csv", "text,label\na,1\nb,\n")
         assert read_data(path).labels is None
-        message = "a.csv, line 3: the label in column 'label' is empty. Remove this row or fill it in."
+        message = "a.csv, line 3: the label in column 'label' is missing. Remove this row or fill it in."
         assert refusal(path, require_labels=True) == refusal(path, label_column="label") == message
 
 
@@ -306,6 +385,25 @@ class TestLabelIds:
         assert label_ids([1, 4], stars) == [0, 3]
         assert label_ids(["0", "4"], stars) == [0, 4]  # 0 is no name, so that all must be ids
 
+    def test_a_whole_number_is_the_label_of_the_integer_in_all_formats(self, write):
+        rows = [{"text": "a", "label": 1.0}, {"text": "b", "label": 0.0}]
+        pq.write_table(pa.Table.from_pylist(rows), "a.parquet")
+        lines = "\n".join(map(json.dumps, rows))
+        written = (
+            write("a.csv", "text,label\na,1.0\nb,0.0\n"),
+            write("a.jsonl", lines),
+            write("a.tsv", "text\tlabel\na\t1\nb\t0"),
+        )
+        for file in (*written, write("a.json", json.dumps(rows)), Path("a.parquet")):
+            labels = read_data(file).labels
+            assert labels is not None
+            found = [label_ids(labels, names) for names in (["bad", "good"], ["0", "1"], ["1", "0"], ["1.0", "0.0"])]
+            assert found == [[1, 0], [1, 0], [0, 1], [0, 1]]
+        assert label_ids([1.0, np.float32(0)], ["bad", "good"]) == [1, 0]
+        for label in ("0.5", "1e0", "1.0.", "٣.0", "1" * 5000 + ".0"):
+            with pytest.raises(DataError, match=f"has no class id '{label[:50]}"):
+                label_ids(["0", label], ["bad", "good"])
+
     def test_case_decides_only_where_it_has_to(self):
         assert label_ids(["us", "US"], ["US", "us"]) == [1, 0]
         for label, names in (("Us", ["US", "us"]), ("us", ["us", "us "])):
@@ -335,6 +433,16 @@ class TestLabelIds:
                 "labels, position 2: the model has no label '1' (it has: bad, good).\n"
                 "Write all labels as names or all as class ids, not a mixture.",
             ),
+            (
+                *(["1.0", "nan", "0.0", None, float("nan")], ["bad", "good"], {"source": "a.csv", "rows": range(2, 7)}),
+                f"a.csv, rows 3 and 6: the label is missing (it says 'nan'). {FILL_ALL}\n"
+                f"a.csv, row 5: the label is missing. {FILL}",
+            ),
+            (
+                *(["None", "N/A", "x"], ["none", "some"], {}),
+                f"labels, position 1: the label is missing (it says 'N/A'). {FILL}\n"
+                "labels, position 2: the model has no label 'x' (it has: none, some).",
+            ),
         ],
     )
     def test_labels_that_the_model_does_not_have(self, labels, names, where, said):
@@ -347,8 +455,10 @@ class TestLabelIds:
             label_ids([f"topic {number}" for number in range(9)], ["bad", "good"])
         lines = str(caught.value).splitlines()
         assert (len(lines), lines[-1]) == (6, "... and 4 more of this kind (9 in all).")
-        for label in (True, 1.0, None):
-            with pytest.raises(DataError, match=r"^labels, position 1: a label must be a string or an integer, but is"):
+        for label in (True, b"1", [1]):
+            with pytest.raises(
+                DataError, match=r"^labels, position 1: a label must be a string or a whole number, but"
+            ):
                 label_ids([0, label], ["bad", "good"])
 
 

@@ -55,6 +55,10 @@ ODD_FILES: dict[str, tuple[str, bytes | str]] = {
     "blank rows in one column": ("csv", "text\na\n\nb\nc\n\n"),
     "blank rows at the end of one column": ("csv", "text\na\nb\n\n\n\n\n"),
     "a lone column under no known name": ("csv", "It rains.\nIt is wet.\n"),
+    "semicolons": ("csv", CSV.replace(",", ";")),
+    "returns alone": ("csv", CSV.replace("\n", "\r")),
+    "a JSON array": ("json", "[" + ",\n".join([JSON.replace("a", "x" * 50_000)] * 5) + "]"),
+    "a JSON array that breaks off": ("json", "[" + ",".join([JSON] * 5) + ',{"text": "' + "x" * 200_000),
     "NUL deep in the file": ("csv", CSV + f"{LONG},1\r" * 20 + "a\0b,1\n"),
     "bad byte deep in the file": ("csv", CSV.encode() + f"{LONG},1\r\n".encode() * 20 + b"\xff,1\n" + CSV.encode()),
     "half a character at the end": ("csv", CSV.encode() + "é".encode()[:1]),
@@ -134,11 +138,13 @@ def test_faults_and_columns_are_told_of_the_first_piece_that_has_them():
     assert in_pieces(file, 2) == (["a", "a", "b"], None)
 
 
-@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("suffix", ["csv", "json", "jsonl", "parquet"])
 def test_only_a_piece_is_in_memory(suffix, monkeypatch):
     monkeypatch.setattr(sources, "_READ", 100)
     text, count, file = "x" * 2000, 5000, Path(f"data.{suffix}")
-    if suffix == "parquet":
+    if suffix == "json":
+        file.write_text("[" + f'{{"text": "{text}"}}, ' * (count - 1) + f'"{text}"]')
+    elif suffix == "parquet":
         pq.write_table(pa.table({"text": [text] * count}), file)
     else:
         file.write_text(f'{{"text": "{text}"}}\n' * count if suffix == "jsonl" else "text\n" + f"{text}\n" * count)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import itertools
 import json
 import tempfile
 import time
@@ -87,6 +88,8 @@ def _use_texts(file: Path) -> str | None:
 ROWS = [["text", "label"], ["A fine day", "good"], ['Rain, and "fog"', "bad"], ["zwei\nZeilen", "good"]]
 JSON_LINES = b'{"text": "A fine day", "label": "good"}\n{"text": "Rain", "label": "bad"}\n'
 
+JSON_ARRAY = b'[{"text": "A fine day", "label": "good"}, "Rain"]'
+
 
 def _table(delimiter: str) -> bytes:
     written = io.StringIO()
@@ -110,10 +113,16 @@ def _use_round_trips(file: Path) -> str | None:
     file.with_suffix(".jsonl").write_text(lines, encoding="utf-8")
     columns = {"text": texts, "label": ["x"] * len(texts)}
     pyarrow.parquet.write_table(pyarrow.table(columns), file.with_suffix(".parquet"))
-    for suffix, delimiter in ((".csv", ","), (".tsv", "\t")):
-        with file.with_suffix(suffix).open("w", newline="", encoding="utf-8") as written:
-            csv.writer(written, delimiter=delimiter).writerows([["text", "label"], *([text, "x"] for text in texts)])
-    for suffix in (".csv", ".tsv", ".jsonl", ".parquet"):
+    rows = [["text", "label"], *([text, "x"] for text in texts)]
+    for suffix, delimiter in itertools.product((".csv", ".tsv"), ",;\t|"):
+        with (cut := file.with_name(f"cut-{ord(delimiter)}{suffix}")).open(
+            "w", newline="", encoding="utf-8"
+        ) as written:
+            csv.writer(written, delimiter=delimiter).writerows(rows)
+        if read_data(cut).texts != texts:
+            return f"other texts come back from {cut.name}"
+    # The input itself is an array of texts.
+    for suffix in (".json", ".jsonl", ".parquet"):
         if read_data(file.with_suffix(suffix)).texts != texts:
             return f"other texts come back from {suffix}"
     return None
@@ -226,9 +235,10 @@ def readers(folder: Path) -> list[Reader]:
     record = make_guards(folder / "made") / "few-shot/guardrail.json"
     texts = st.lists(TEXTS, min_size=1).map(lambda texts: json.dumps(texts).encode())
     return [
-        Reader("CSV", ".csv", contents([_table(","), _table(";")]), _use_texts),
+        Reader("CSV", ".csv", contents([_table(","), _table(";"), _table("|")]), _use_texts),
         Reader("TSV", ".tsv", contents([_table("\t")]), _use_texts),
         Reader("JSON Lines", ".jsonl", contents([JSON_LINES]), _use_texts),
+        Reader("JSON array", ".json", contents([JSON_ARRAY, b'{"data": %s}' % JSON_ARRAY]), _use_texts),
         Reader("Parquet", ".parquet", contents([_parquet()]), _use_texts),
         Reader("round trips", ".json", texts, _use_round_trips),
         Reader("word list", ".txt", contents([b"honestly\nto be frank # a comment\n\nbook club\n"]), _use_word_list),

@@ -11,7 +11,17 @@ from hardening.recorded import RECORDED
 from hardening.tampering import guard_subjects, kept_subjects
 from hardening.tampering import tried as tampered
 
-NAMES = ["CSV", "TSV", "JSON Lines", "Parquet", "round trips", "word list", "answered questions", "questions.jsonl"]
+NAMES = [
+    "CSV",
+    "TSV",
+    "JSON Lines",
+    "JSON array",
+    "Parquet",
+    "round trips",
+    "word list",
+    "answered questions",
+    "questions.jsonl",
+]
 NAMES += ["second opinion, TOML", "--config", "guardrail.json", "audit.json", "decisions.json"]
 
 

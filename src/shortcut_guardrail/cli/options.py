@@ -41,7 +41,7 @@ Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="CSV, TSV, JSON Lines or Parquet file, or a Hub data set (owner/name, owner/name:split).",
+        help="CSV, TSV, JSON, JSON Lines or Parquet file, or a Hub data set (owner/name, owner/name:split).",
         show_default=False,
     ),
 ]

@@ -10,12 +10,13 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from ..errors import ConfigError, DataError, GuardrailWarning
 from .messages import did_you_mean, enumerated, first_few, grouped, kind_of, listed, sentence, shortened
-from .tables import Table, open_tables, read_utf8
+from .tables import SEPARATORS, Table, open_tables, read_utf8
 
 Texts: TypeAlias = list[str] | list[tuple[str, str]]
 """N single texts, or N pairs of texts; never a mixture."""
@@ -24,6 +25,9 @@ LONGEST_TEXT = 1_000_000
 """In characters, some twenty novels: a model reads the first few thousand, and a tokeniser all of them."""
 
 _MISSING, _EMPTY = _GAPS = ("is missing", "is empty")
+_NO_LABEL = frozenset({"", "nan", "na", "n/a", "<na>", "none", "null"})
+"""What programs write for a label that is not there, unless a class is called so."""
+_WHOLE = re.compile(r"([+-]?[0-9]{1,18})\.0*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TEXT_NAMES = frozenset(
     {"text", "texts", "sentence", "sentences", "review", "reviews", "comment", "comments", "content", "contents"}
@@ -93,11 +97,12 @@ def read_data(
     require_labels: bool = False,
     some_labels: bool = False,
 ) -> TextData:
-    """Reads texts, and labels where there are any, from CSV, TSV, JSON Lines or Parquet or from the Hub.
+    """Reads texts, and labels where there are any, from CSV, TSV, JSON, JSON Lines or Parquet or from the Hub.
 
     Text stays text: a column of digits, "NA" or "null" is not interpreted. Quoting in CSV and TSV is RFC 4180's (a
-    quote inside a quoted field is doubled). Blank lines are skipped, except that a blank line between the rows of a
-    one-column file is an empty text.
+    quote inside a quoted field is doubled). The header tells whether commas, semicolons, tabs or pipes separate the
+    columns. Blank lines are skipped, except that a blank line between the rows of a one-column file is an empty text.
+    JSON is an array of objects or of texts.
 
     A column that is not named is guessed when exactly one fits: a text by names such as "text", "sentence" or
     "review", a pair by names such as "premise" and "hypothesis", a label by names such as "label" or "target", without
@@ -172,8 +177,9 @@ def label_ids(
     """Class ids of labels that are written as the model's label names or as its class ids.
 
     If every label is one of `label_names`, they are names: compared exactly, else without regard to case where that
-    leaves no doubt. Else, if every label is a class id ("0" to "C-1", as text or integer), they are ids. Names win, so
-    that for a model whose label names are "1" to "5" the label "1" is class 0. Whitespace around a label is ignored.
+    leaves no doubt. Else, if every label is a class id ("0" to "C-1", as text or number), they are ids. Names win, so
+    that for a model whose label names are "1" to "5" the label "1" is class 0. Whitespace around a label is ignored,
+    and "1.0" is "1": a table with gaps has numbers for integers.
 
     Args:
         label_names: The model's C label names in the order of its class ids.
@@ -195,7 +201,11 @@ def label_ids(
     """
     written = [_written(label, source, index) for index, label in enumerate(labels)]
     by_name = _by_name(label_names)
-    by_id = {str(index): index for index in range(len(label_names))}.get
+    known_ids = {str(index): index for index in range(len(label_names))}
+
+    def by_id(label: str) -> int | None:
+        return known_ids.get(_whole(label))
+
     for reading in (by_name, _by_name(own_names), by_id):
         ids = [reading(label) for label in written]
         if None not in ids:
@@ -205,7 +215,14 @@ def label_ids(
         grouped((row, label) for row, label in zip(where, written, strict=True) if reading(label) is None)
         for reading in (by_name, by_id)
     )
-    raise DataError("\n".join(_unknown_labels(no_name, no_id, label_names, source, word)))
+    problems = []
+    for label in [label for label in no_name if label.casefold() in _NO_LABEL]:
+        fault = _MISSING + (f" (it says '{label}')" if label else "")
+        problems += _problems([fault] * len(no_id[label]), "the label", source, no_id.pop(label), word)
+        del no_name[label]
+    if no_name and no_id:
+        problems += _unknown_labels(no_name, no_id, label_names, source, word)
+    raise DataError("\n".join(problems))
 
 
 def check_texts(texts: Iterable[str] | Iterable[tuple[str, str]], *, source: str = "texts") -> Texts:
@@ -292,6 +309,12 @@ def choose_columns(table: Table, source: str, given: Mapping[str, str | None], *
     text, text_pair, label = (given[role] for role in ("text_column", "text_pair_column", "label_column"))
     if not problems and len(columns) == 1 and not any(given.values()):
         text = columns[0]
+        if found := [name for mark, name in SEPARATORS.items() if mark in text]:
+            raise DataError(
+                f"{source} has one column, '{shortened(text)}', whose name holds {enumerated(found)}. If they separate "
+                "columns, take the quotes off the lines; if this is a text, put the line 'text' above it; if it is a "
+                "name, give it as text_column=."
+            )
         if text.casefold() not in _TEXT_NAMES:
             warnings.warn(
                 f"{source} has one column, which its first line calls '{shortened(text)}'. If that is already a text, "
@@ -361,7 +384,7 @@ def _problems(faults: Iterable[str | None], what: str, source: str, rows: Sequen
     problems = []
     for fault, where in found.items():
         advice = "Remove this row or fill it in." if len(where) == 1 else "Remove these rows or fill them in."
-        problems.append(sentence(source, where, word, f"{what} {fault}", advice if fault in _GAPS else ""))
+        problems.append(sentence(source, where, word, f"{what} {fault}", advice if fault.startswith(_GAPS) else ""))
     return problems
 
 
@@ -375,26 +398,32 @@ def _label(value: Any) -> tuple[str, str | None]:
         return str(int(value) if isinstance(value, float) and value.is_integer() else value), None
     if not isinstance(value, str):
         return "", f"is {kind_of(value)}, not a string or a number"
-    return (value, None) if value.strip() else ("", _EMPTY)
+    return (value, None) if value.strip() else ("", _MISSING)
 
 
 # Labels
 
 
 def _by_name(label_names: Sequence[str]) -> Callable[[str], int | None]:
-    exact = [name.strip() for name in label_names]
+    exact = [_whole(name.strip()) for name in label_names]
     folded = [name.casefold() for name in exact]
     names = {name: index for index, name in enumerate(exact) if exact.count(name) == 1}
     names_in_any_case = {name: index for index, name in enumerate(folded) if folded.count(name) == 1}
-    return lambda label: names.get(label, names_in_any_case.get(label.casefold()))
+    return lambda label: names.get(_whole(label), names_in_any_case.get(_whole(label).casefold()))
+
+
+def _whole(label: str) -> str:
+    """The integer for a whole number that is written with decimals, and all else as it is."""
+    number = _WHOLE.fullmatch(label)
+    return str(int(number[1])) if number else label
 
 
 def _written(label: Any, source: str, index: int) -> str:
-    if isinstance(label, str):
-        return label.strip()
-    if isinstance(label, bool) or not hasattr(label, "__index__"):
-        raise DataError(f"{source}, position {index}: a label must be a string or an integer, but is {label!r}.")
-    return str(operator.index(label))
+    if isinstance(label, str) or label is None:
+        return (label or "").strip()
+    if not isinstance(label, bool) and (hasattr(label, "__index__") or isinstance(label, Real)):
+        return str(operator.index(label) if hasattr(label, "__index__") else label)
+    raise DataError(f"{source}, position {index}: a label must be a string or a whole number, but is {label!r}.")
 
 
 def _unknown_labels(

@@ -41,7 +41,7 @@ class MemoryTexts:
 
 
 class FileTexts:
-    """A CSV, TSV, JSON Lines or Parquet file that is read a piece at a time.
+    """A CSV, TSV, JSON, JSON Lines or Parquet file that is read a piece at a time.
 
     Everything is read and refused as by `data.read_data`, but a piece at a time: the columns are told from the first
     piece, and what is wrong is said of the first piece that has something wrong.

@@ -17,9 +17,9 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, count, islice
+from itertools import chain, count, islice, tee
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..errors import DataError
 from .messages import counted, first_few, grouped, kind_of, listed, nested, one_line, sentence, shortened
@@ -29,6 +29,13 @@ FORMATS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
 LONGEST_LINE = 2**24
 """In characters, also of a field of several lines: a file without line ends is not to fill the memory."""
 
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes"}
+LOOKED_AT = 20
+"""Rows that tell which of them it is, where the header does not."""
+
+_BLOCK = 2**16  # characters that are read at a time where a file need not have lines
+_SPACE = re.compile(r"[ \t\n\r]*")
+_LIST = re.compile(r'(\{\s*"[^"\\\x00-\x1f]*"\s*:\s*)?\[')
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _HUB_NAME = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*(/[\w.-]+)?)(:(?P<split>\w[\w.-]*(\[[\w:%-]*\])?))?", re.ASCII)
 
@@ -38,7 +45,7 @@ class Table:
     """Records that stand one after the other in a source.
 
     Attributes:
-        columns: Their names; for JSON Lines those that these records have.
+        columns: Their names; for JSON those that these records have.
         rows: Where each record stands in the source, from 1, counted in what `row_word` says.
         column: Gives the values of one column, which for CSV are all strings; to be called once for each column.
     """
@@ -50,14 +57,12 @@ class Table:
     problems: list[str]
 
 
-def open_tables(name: str, *, size: int = sys.maxsize, semicolons: bool = False) -> Generator[Table, None, None]:
+def open_tables(name: str, *, size: int = sys.maxsize) -> Generator[Table, None, None]:
     """The records of a file, by its suffix, or of a Hub data set, as one table or in pieces.
 
     Args:
         name: The file or data set, as the user named it; see `read_data`.
         size: How many records of a file are read at a time; without it all, as a single table.
-        semicolons: Also read a CSV file whose columns are separated by semicolons or tabs, as some spreadsheets save
-            it; its header must hold none of the others.
 
     Yields:
         At least one table, which may be without rows.
@@ -81,15 +86,14 @@ def open_tables(name: str, *, size: int = sys.maxsize, semicolons: bool = False)
     if suffix == ".parquet":
         yield from _parquet_tables(path, name, size)
         return
+    if suffix not in (".csv", ".tsv") and _is_list(path, name):
+        with closing(_text_lines(path, name, _BLOCK)) as file:
+            yield from _in_pieces(_list_records(_Json(file)), name, size, word="row")
+        return
     with closing(_text_lines(path, name)) as file:
         first, lines = _from_content(file, name)
         if suffix in (".csv", ".tsv"):
-            delimiter = "," if suffix == ".csv" else "\t"
-            if semicolons:
-                delimiter = next((one for one in (delimiter, ";", ",", "\t") if one in first), delimiter)
-            yield from _csv_tables(lines, name, delimiter, size)
-        elif first.lstrip().startswith("["):
-            raise DataError(f"{name} is one JSON array, but JSON Lines is needed: one object on each line.")
+            yield from _csv_tables(first, lines, name, size)
         else:
             yield from _in_pieces(_json_records(lines), name, size)
 
@@ -124,6 +128,7 @@ def _in_pieces(
     size: int,
     columns: list[str] | None = None,
     advice: str = "",
+    word: str = "line",
 ) -> Iterator[Table]:
     """Tables of records, at least one, with their lines; a string says what is wrong with the record in its place."""
     for number in count():
@@ -132,42 +137,83 @@ def _in_pieces(
             return
         kept = {line: record for line, record in piece if isinstance(record, dict)}
         faults = grouped((line, record) for line, record in piece if isinstance(record, str))
-        problems = [sentence(source, lines, "line", fault, advice) for fault, lines in faults.items()]
+        problems = [sentence(source, lines, word, fault, advice) for fault, lines in faults.items()]
         names = columns or list(dict.fromkeys(name for record in kept.values() for name in record))
-        yield Table(names, list(kept), "line", partial(_values, list(kept.values())), first_few(problems))
+        yield Table(names, list(kept), word, partial(_values, list(kept.values())), first_few(problems))
 
 
 def _values(records: list[dict[str, Any]], name: str) -> list[Any]:
     return [record.get(name) for record in records]
 
 
-def _csv_tables(lines: Iterator[str], source: str, delimiter: str, size: int) -> Iterator[Table]:
+def _csv_tables(first: str, lines: Iterator[str], source: str, size: int) -> Iterator[Table]:
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
-    rows = _csv_records(lines, source, delimiter)
+    usual = "\t" if source.lower().endswith(".tsv") else ","
+    if named := re.fullmatch(r"sep=([,;|\t])\s*", first):  # a line that spreadsheets write for each other
+        separator, lines = named[1], ("\n" if line is first else line for line in lines)
+    else:
+        separator, lines = _separator(lines, usual)
+    rows = _csv_records(lines, separator, source)
     header = [column.strip() for column in next(rows)[1]]
-    _check_header(header, source, delimiter)
+    _check_unique(header, source)
     records = ((line, row if isinstance(row, str) else dict(zip(header, row, strict=True))) for line, row in rows)
     advice = "Put fields that hold a delimiter, a quote or a line break in quotes."
+    if separator != usual:
+        advice += f" The delimiter is taken from the header: {SEPARATORS[separator]}."
     return _in_pieces(records, source, size, header, advice)
 
 
-def _csv_records(lines: Iterator[str], source: str, delimiter: str) -> Iterator[tuple[int, list[str] | str]]:
+def _separator(lines: Iterator[str], usual: str) -> tuple[str, Iterator[str]]:
+    """What separates the columns, and the lines as they were.
+
+    It is what cuts the header. Where several would, rows below have to have as many fields as the header; the usual one
+    comes first then, and after it the one that gives more columns. Where none would there is one column.
+    """
+    lines, *copies = tee(lines, 1 + len(SEPARATORS))
+    tables = {one: filter(None, csv.reader(copies.pop(), delimiter=one, strict=True)) for one in SEPARATORS}
+    widths = {one: width for one, rows in tables.items() if (width := _width(rows)) > 1}
+    if len(widths) > 1:
+        fitting = {one: n for one, n in widths.items() if all(_width(tables[one], n) == n for _ in range(LOOKED_AT))}
+        widths = fitting or widths
+    return usual if usual in widths or not widths else max(widths, key=widths.__getitem__), lines
+
+
+def _width(rows: Iterator[list[str]], at_end: int = 0) -> int:
+    """How many fields the next row has; 0 where its quotes do not match, which is said later."""
+    try:
+        return len(next(rows, [""] * at_end))
+    except csv.Error:
+        return 0
+
+
+def _csv_records(lines: Iterator[str], delimiter: str, source: str) -> Iterator[tuple[int, list[str] | str]]:
     """The line on which each record starts and its fields, the header's first, or as a string what is wrong with it.
 
-    Blank lines are left out, but in a file of one column they are empty texts where more records follow.
+    Blank lines are left out, but in a file of one column they are empty texts where more records follow. There a
+    carriage return alone ends a line only where it ends all: else nobody knows whether it stands within a text.
     """
+    ends = [""]  # of the header, and of the last line
+
+    def read() -> Iterator[str]:
+        for line in lines:
+            ends[1:] = [line[-1]]
+            yield line
+
     # Strict: a stray quote is an error rather than a field that quietly swallows the lines after it.
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    reader = csv.reader(read(), delimiter=delimiter, strict=True)
     width, start = 0, 1
     blank: list[int] = []
     try:
         for record in reader:
             if record:
                 width = width or len(record)
+                ends[0] = ends[0] or ends[1]
                 if blank:
                     yield from ((line, [""]) for line in blank)
                     blank.clear()
-                if len(record) == width:
+                if width == 1 and {*ends} == {"\r", "\n"}:
+                    yield start, "it and the header end differently, one of them in a carriage return alone"
+                elif len(record) == width:
                     yield start, record
                 else:
                     yield start, f"{counted(len(record), 'field')} where the header names {counted(width, 'field')}"
@@ -184,20 +230,6 @@ def _csv_records(lines: Iterator[str], source: str, delimiter: str) -> Iterator[
             f"{source}, line {start}: the quotes of the record that starts here do not match ({error}). "
             'A field that holds a quote is put in quotes, and the quote inside it is doubled: "say ""hi""".'
         ) from error
-
-
-def _check_header(header: list[str], source: str, delimiter: str) -> None:
-    _check_unique(header, source)
-    if len(header) > 1:
-        return
-    for other, name, suffix in ((";", "semicolons", None), ("\t", "tabs", ".tsv"), (",", "commas", ".csv")):
-        if other != delimiter and other in header[0]:
-            wanted = "commas" if delimiter == "," else "tabs"
-            rename = f", or give the file the suffix {suffix}" if suffix else ""
-            raise DataError(
-                f"{source}, line 1: one column, '{shortened(header[0])}', which holds {name}; the columns of this "
-                f"format are separated by {wanted}. Save it with {wanted}{rename}."
-            )
 
 
 def _check_unique(columns: Sequence[str], source: str) -> None:
@@ -220,6 +252,99 @@ def _json_records(lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any] | 
         else:
             is_object = isinstance(record, dict)
             yield line, record if is_object else f"{kind_of(record)}, but each line must be a JSON object"
+
+
+def _is_list(path: Path, source: str) -> bool:
+    """Whether a JSON file is one array, or one object with an array, rather than JSON Lines."""
+    with closing(_text_lines(path, source, _BLOCK)) as file:
+        read = _Json(file)
+        found = _LIST.match(read.text, read.at) if read.mark() else None
+    if found is None or not found[1]:
+        return found is not None
+    with closing(_text_lines(path, source)) as file:
+        first, _ = _from_content(file, source)
+    try:  # a list may also be a field of the first line's object
+        return len(json.loads(first)) == 1
+    except (ValueError, RecursionError):
+        return True
+
+
+class _Json:
+    """JSON that is read a block at a time, from where the last value ended."""
+
+    def __init__(self, pieces: Iterator[str]) -> None:
+        self._pieces, self._decoder = pieces, json.JSONDecoder(object_pairs_hook=unique_keys)
+        self.text, self.at = "", 0
+
+    def _more(self) -> bool:
+        """Read as much again as is left, or a block; whether there was any."""
+        parts = [self.text[self.at :]]
+        wanted = max(_BLOCK, len(parts[0]))
+        while wanted > 0 and (piece := next(self._pieces, "")):
+            parts.append(piece)
+            wanted -= len(piece)
+        self.text, self.at = "".join(parts), 0
+        return len(parts) > 1
+
+    def mark(self) -> str:
+        """The next character that is no white space; empty at the end."""
+        while True:
+            self.at = cast(re.Match[str], _SPACE.match(self.text, self.at)).end()
+            if self.at < len(self.text) or not self._more():
+                return self.text[self.at : self.at + 1]
+
+    def take(self, mark: str) -> bool:
+        """Go beyond a mark; whether it stands there."""
+        found = self.mark() == mark
+        self.at += found
+        return found
+
+    def value(self) -> Any:
+        """The next value.
+
+        Raises:
+            ValueError: It is not valid, or too long.
+        """
+        self.mark()
+        while True:
+            found, end, fault = None, len(self.text), "it does not end"
+            try:
+                found, end = self._decoder.raw_decode(self.text, self.at)
+            except json.JSONDecodeError as error:
+                fault = error.msg
+                # Of a value that goes on beyond what was read, strings do not end, and all else ends at the end.
+                if error.pos < end - 8 and not fault.startswith("Unterminated"):
+                    raise
+            if end - self.at > LONGEST_LINE:
+                raise ValueError(f"more than {LONGEST_LINE:,} characters")
+            if end < len(self.text):  # a number could go on
+                self.at = end
+                return found
+            if not self._more():
+                raise ValueError(fault)
+
+
+def _list_records(read: _Json) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """The number of each row and its object, or as a string what is wrong with it; a string in the file is a text."""
+    ends = "]}" if read.mark() == "{" else "]"
+    read.at = cast(re.Match[str], _LIST.match(read.text, read.at)).end()
+    for number in count(1):
+        if read.mark() == "]":
+            break
+        try:
+            if number > 1 and not read.take(","):
+                raise ValueError("Expecting ',' delimiter")
+            value = read.value()
+        except (ValueError, RecursionError) as error:
+            reason = error.msg if isinstance(error, json.JSONDecodeError) else nested(error)
+            yield number, f"not valid JSON ({reason})"
+            return
+        if isinstance(value, str):
+            value = {"text": value}
+        is_object = isinstance(value, dict)
+        yield number, value if is_object else f"{kind_of(value)}, but each row must be an object or a text"
+    if not all(map(read.take, ends)) or read.mark():
+        yield number, "more follows on the list of rows, which has to stand alone"
 
 
 def unique_keys(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -341,17 +466,19 @@ def read_mapping(file: Path, name: str, what: str) -> dict[str, Any]:
     return found
 
 
-def _text_lines(path: Path, source: str) -> Generator[str, None, None]:
-    """The lines of a text file with their ends, under the rules of `read_utf8`."""
+def _text_lines(path: Path, source: str, most: int = LONGEST_LINE + 1) -> Generator[str, None, None]:
+    """The lines of a text file with their ends, each at most so long, under the rules of `read_utf8`."""
     if not _exists(path, source):
         raise DataError(_missing_file(path, source))
     try:
         # Bytes that are not UTF-8 come as halves of surrogate pairs, so that the line they stand in is known.
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-            for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), ""), start=1):
+            number = 1
+            for line in iter(partial(file.readline, most), ""):
                 if len(line) > LONGEST_LINE or "\0" in line or (not line.isascii() and _NOT_UTF8.search(line)):
                     raise DataError(f"{source}, line {number}: {_line_fault(line)}")
                 yield line
+                number += line[-1] in "\r\n"
     except OSError as error:
         raise DataError(f"{source} cannot be read ({error.strerror or error}).") from error
 
@@ -366,7 +493,7 @@ def _line_fault(line: str) -> str:
         return "this is UTF-16, but UTF-8 is needed. Save the file again as UTF-8 (in Excel: 'CSV UTF-8')."
     found = _NOT_UTF8.search(line)
     if found is None:
-        return "a NUL byte; this is no text file, or a damaged one."
+        return "a NUL byte; this is no text file in UTF-8, or a damaged one. Save a text file again as UTF-8."
     return (
         f"byte 0x{ord(found[0]) - 0xDC00:02x} is not UTF-8. "
         "Convert the file to UTF-8 (for example with: iconv -f WINDOWS-1252 -t UTF-8)."

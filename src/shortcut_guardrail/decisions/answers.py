@@ -159,8 +159,8 @@ class Answers:
         """What people filled in, in the files of questions.
 
         Args:
-            files: CSV, TSV, JSON Lines or Parquet, with the columns `id` and `answer`. Where one has the texts, they
-                must be those that were asked about.
+            files: What `read_data` reads, with the columns `id` and `answer`. Where one has the texts, they must be
+                those that were asked about.
             by: Who answered each of them.
 
         Raises:
@@ -197,7 +197,7 @@ def now() -> str:
 
 def _answers_in(file: str, questions: Questions) -> list[tuple[str, str, Choice | None]]:
     """Of each row of a file where it stands, the question, and the answer, if it has one."""
-    with closing(open_tables(file, semicolons=True)) as tables:
+    with closing(open_tables(file)) as tables:
         table = next(tables)
     missing = [column for column in ("id", "answer") if column not in table.columns]
     if missing:
