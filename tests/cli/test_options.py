@@ -13,7 +13,7 @@ from shortcut_guardrail.cli.main import app
 
 COMMANDS = {name: command for name, command in typer.main.get_command(app).commands.items() if name != "benchmark"}
 
-OF_ITS_OWN = {"--out", "--label-column", "--reviewer", "--cards", "--dry-run", "--n"}
+OF_ITS_OWN = {"--out", "--strength", "--label-column", "--reviewer", "--cards", "--dry-run", "--n"}
 """Options that say what this one command makes, reads or asks."""
 
 

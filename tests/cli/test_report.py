@@ -63,7 +63,8 @@ def test_half_a_surrogate_pair_is_no_obstacle(cli, write, tmp_path):
 def test_nothing_that_a_file_holds_is_obeyed_by_a_terminal(cli, write, tmp_path):
     whole = full_audit(cards=(card("honestly", flips=(Flip.of(0, "positive", "negative", TEXT),)),), notes=("A note.",))
     document = whole.to_dict() | {
-        "fit_would_take": [{"text": "x", "verdict": "found", "reason": "set", "count": 1, "q_value": None}]
+        "model": "hash",
+        "fit_would_take": [{"text": "x", "verdict": "found", "reason": "set", "count": 1, "q_value": None}],
     }
     decisions = {"cards": [{"words": ["honestly"], "decision": "keep", "pulls_to": "positive"}]}
     seen = 0
@@ -80,7 +81,7 @@ def test_nothing_that_a_file_holds_is_obeyed_by_a_terminal(cli, write, tmp_path)
             assert not re.search("[\x07\x1b\x9b\u202e]", "".join([*said, shown, written])), place
             assert status or name != "audit" or json.loads(shown) == odd
             seen += "[U+001B]" in said[0].split("Written")[0]
-    assert seen >= 9
+    assert seen >= 5
 
 
 def test_the_layout_is_that_of_a_new_audit(write):

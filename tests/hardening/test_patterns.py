@@ -63,7 +63,7 @@ def grows_faster_than_its_text(use, largest=MEGABYTE):
         # What is quadratic is caught where it is short, before it takes hours.
         for length in (largest // 16, largest):
             short, long = (piece * (size // len(piece)) + end for size in (length // 16, length))
-            slow = max(0.1, 50 * max(seconds(use, short), 0.001))
+            slow = max(0.25, 50 * max(seconds(use, short), 0.001))
             if seconds(use, long) > slow and (now := seconds(use, long)) > slow:
                 found.append(f"{piece!r} * {length} + {end!r}: {now:.3f} s, more than {slow:.3f} s")
                 break
