@@ -82,7 +82,8 @@ def measure(setting: str, encoder: str, seed: int, *, args: argparse.Namespace) 
 
 def audits(guard: ShortcutGuardrail, texts: Any, by_itself: AuditReport, planted: Sequence[str]) -> dict[str, Any]:
     """An audit with each erasure, given that by `auto`, which is one of them."""
-    found: dict[str, Any] = {"auto": by_itself.erasure, "tried": asdict(by_itself.erasures)}  # type: ignore[call-overload]
+    assert by_itself.erasures is not None
+    found: dict[str, Any] = {"auto": by_itself.erasure, "tried": asdict(by_itself.erasures)}
     for erasure in ("mask", "cut", "replace"):
         report = by_itself
         if erasure != by_itself.erasure:
