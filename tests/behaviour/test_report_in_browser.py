@@ -174,7 +174,7 @@ def test_what_came_from_data_stays_text(show):
     page = show(render_audit(audit(*hostile, label_names=(HOSTILE[0], "b"))))
     page.click(first("tbody.candidate .name button"))
     made = (f"document.querySelectorAll('{of}').length" for of in ("script", "img", "title:not(svg title, head title)"))
-    assert seen(page, "document.title", *made) == [HOSTILE[0], 1, 0, 0]  # "run" if the script in it had run
+    assert seen(page, "document.title", *made) == ["Shortcut audit", 1, 0, 0]  # "run" if a script in it had run
     assert page.evaluate("[...document.querySelectorAll('.name button')].map(b => b.textContent)") == HOSTILE
     assert page.evaluate(f"{first('#evidence-1 .said')}.textContent").startswith(f"before {HOSTILE[0]}")
     for text in HOSTILE:

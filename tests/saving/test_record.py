@@ -148,7 +148,7 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
         "## Strength chosen without labels on 9 texts: 0.5",
         "| 0.5 | 0.12500 | 0.750 |",
         "was not measured",
-        "Plain PEFT does not give these predictions",
+        "PEFT and Transformers alone cannot serve this guard",
     ):
         assert part in card
     labelled = replace(mask, certificate=replace(certificate, n_labels=40), unlabelled_calibration=None)

@@ -10,7 +10,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,14 @@ class Clean:
         )
 
 
+def as_keyed(config: GuardrailConfig) -> dict[str, Any]:
+    """A configuration as runs are known by; those from before `erasure` was a setting went by its default."""
+    values = config.to_dict()
+    if config.shortcuts.erasure == "auto":
+        del values["shortcuts"]["erasure"]
+    return values
+
+
 @dataclass(frozen=True)
 class Guardrail:
     """Shortcut Guardrail: an adapter trained on the deployment texts, its strength chosen on the support set.
@@ -124,7 +132,7 @@ class Guardrail:
 
     def config(self) -> dict[str, Any]:
         """The guard's whole configuration, the fixed strength and the size of the support set."""
-        return {"guard": self.guard_config.to_dict(), "strength": self.strength, "n_support": self.n_support}
+        return {"guard": as_keyed(self.guard_config), "strength": self.strength, "n_support": self.n_support}
 
     def fit(self, material: Material, *, seed: int, progress: Progress | None = None) -> ModelSystem:
         """Adapts, chooses the strength, and folds it into the weights of a copy of the base classifier."""
@@ -166,7 +174,7 @@ class Guardrail:
                     folder, base=material.base.model, batch_size=material.batch_size, precision=material.precision
                 )
                 record = guard.record()
-                return guard, {"training": record.training, "seconds": record.seconds}
+                return guard, {"training": asdict(record.training), "seconds": record.seconds}
         guard = material.guard()
         report = guard.fit(deployment, config=self.guard_config, seed=seed, progress=progress).to_dict()
         if folder is not None:
@@ -177,7 +185,7 @@ class Guardrail:
         identity = {
             "base": material.scorer(material.base.model).fingerprint(),
             "deployment": hashlib.sha256(json.dumps(deployment, ensure_ascii=False).encode()).hexdigest(),
-            "guard": self.guard_config.to_dict(),
+            "guard": as_keyed(self.guard_config),
             "max_length": material.max_length,
             "precision": material.precision,
             "seed": seed,

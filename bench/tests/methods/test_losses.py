@@ -321,7 +321,7 @@ def causal_tokens_one_by_one(model, encoded, importance, mask):
 def test_causal_tokens_of_c2l_are_those_of_a_search_one_by_one(texts, batch_size, monkeypatch):
     model, tokenizer = tiny_bert(n_classes=5, seed=2)  # whose answers waver
     classifier = TextClassifier(model, tokenizer, batch_size=batch_size)
-    encoded = classifier.encode([*texts, "[SEP]"])  # the last has no ordinary token
+    encoded = classifier.encode([*texts, ""])  # the last has no ordinary token
     rng, mask = np.random.default_rng(0), tokenizer.mask_token_id
     importance = [rng.integers(0, 4, size=n).astype(float) for n in encoded.lengths]  # with ties
     positions, found, n_forward = causal_tokens_one_by_one(model, encoded, importance, mask)

@@ -35,6 +35,7 @@ from shortcut_guardrail.strength import choose_strength, strengths_to_score
 from shortcut_guardrail.typing import Progress
 
 from ..finetuning import FinetuneConfig, Objective, seeded, train_in_place
+from ..references import as_keyed
 from ..systems import FittedSystem, Material, ModelSystem, Need
 from .training import Stopwatch, as_config, require
 
@@ -219,7 +220,7 @@ class RandomMaskCL:
     def config(self) -> dict[str, Any]:
         """The guard's whole configuration, which has the steps, and every other option."""
         options = {name: value for name, value in as_config(self).items() if name not in ("min_steps", "max_steps")}
-        return options | {"guard": self.guard_config.to_dict()}
+        return options | {"guard": as_keyed(self.guard_config)}
 
     def fit(self, material: Material, *, seed: int, progress: Progress | None = None) -> ModelSystem:
         """Train the adapter, choose its strength, merge it into a copy of the base classifier.

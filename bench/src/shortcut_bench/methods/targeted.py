@@ -26,6 +26,7 @@ from shortcut_guardrail.strength import strengths_to_score
 from shortcut_guardrail.typing import Progress
 
 from ..guards import folded
+from ..references import as_keyed
 from ..systems import SYSTEM_FILE, FittedSystem, Material, ModelSystem, Need
 from .training import as_config
 
@@ -82,7 +83,7 @@ class Targeted:
     def config(self) -> dict[str, Any]:
         """Every option, and the guard's whole configuration."""
         rule = {"dial": _RULES[True]} if self.labels else {}
-        return {**as_config(self), "guard": self.guard_config.to_dict(), **rule}
+        return {**as_config(self), "guard": as_keyed(self.guard_config), **rule}
 
     def fit(self, material: Material, *, seed: int, progress: Progress | None = None) -> FittedSystem:
         """Finds shortcuts, fits, and chooses the strength."""
@@ -193,7 +194,7 @@ class Taught:
 
     def config(self) -> dict[str, Any]:
         """Every option, and the guard's whole configuration."""
-        return {**as_config(self), "guard": self.guard_config.to_dict()}
+        return {**as_config(self), "guard": as_keyed(self.guard_config)}
 
     def fit(self, material: Material, *, seed: int, progress: Progress | None = None) -> FittedSystem:
         """Cross-validates the strength, and trains on all support rows.
