@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from transformers import AutoTokenizer
 
 from made_guards import TEXTS
 from shortcut_guardrail import ConfigError, GuardrailError, RunError, ShortcutGuardrail
@@ -110,6 +111,18 @@ def test_another_strength(guard, tmp_path):
         ShortcutGuardrail.from_pretrained(tmp_path / "served").predict_proba(TEXTS), base, atol=1e-5
     )
     assert np.abs(guard.predict_proba(TEXTS) - base).max() > 1e-2, "the guard is as it was"
+
+
+def test_special_tokens_that_are_split_stay_split(tmp_path):
+    model, tokenizer = tiny_bert()
+    tokenizer.split_special_tokens = True
+    guard = ShortcutGuardrail(model, tokenizer)
+    guard.repair(TEXTS, config=FAST, **FIT)
+    guard.export(tmp_path / "served", texts=["the [SEP] soup"])
+    again = AutoTokenizer.from_pretrained(tmp_path / "served")
+    ids = [used("the [SEP] soup")["input_ids"] for used in (tokenizer, again)]
+    assert ids[0] == ids[1]
+    assert ids[0].count(tokenizer.sep_token_id) == 1
 
 
 def test_what_predicts_otherwise_is_not_written(guard, tmp_path, monkeypatch):

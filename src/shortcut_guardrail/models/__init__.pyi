@@ -21,6 +21,7 @@ from .loading import architecture_of as architecture_of
 from .loading import load_causal as load_causal
 from .loading import load_model as load_model
 from .loading import quiet_transformers as quiet_transformers
+from .loading import save_tokenizer as save_tokenizer
 from .precision import Precision as Precision
 from .precision import fast_precision as fast_precision
 from .precision import use_plain_attention as use_plain_attention

@@ -198,3 +198,13 @@ def quiet_transformers() -> Iterator[None]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
+
+
+def save_tokenizer(tokenizer: Any, folder: Path) -> None:
+    """Write a tokenizer as it is now.
+
+    Transformers forgets `split_special_tokens` where it was set on a tokenizer that is there, and whoever loads the
+    folder would read other tokens.
+    """
+    tokenizer.init_kwargs["split_special_tokens"] = tokenizer.split_special_tokens
+    tokenizer.save_pretrained(folder)

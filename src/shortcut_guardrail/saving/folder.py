@@ -10,7 +10,7 @@ from typing import Any, cast
 from ..data import LabelNames, read_whole, to_json, write_folder
 from ..errors import DataError, GuardrailWarning, ModelError
 from ..mitigation import AdapterGuard, Fitted, strategy_of
-from ..models import TextClassifier
+from ..models import TextClassifier, save_tokenizer
 from ..shortcuts import Shortcuts
 from ..strength import StrengthChoice
 from ..typing import Head
@@ -118,9 +118,7 @@ def save_guarded(
     def fill(target: Path) -> None:
         if isinstance(fitted.guard, AdapterGuard):
             save_adapter(fitted.guard, fitted.config, record, target)
-        # Transformers forgets it where it was set on a tokenizer that is there, and the guard would read other tokens.
-        base.tokenizer.init_kwargs["split_special_tokens"] = base.tokenizer.split_special_tokens
-        base.tokenizer.save_pretrained(target)
+        save_tokenizer(base.tokenizer, target)
         (target / GUARDRAIL_FILE).write_text(to_json(record.to_dict()), encoding="utf-8")
         write_fitted_texts(target, fitted.texts)
         (target / "README.md").write_text(model_card(record), encoding="utf-8")

@@ -26,7 +26,7 @@ import torch
 from ..data import Texts, to_json, write_folder
 from ..display import template
 from ..errors import ConfigError, ModelError
-from ..models import TextClassifier, load_model, quiet_transformers
+from ..models import TextClassifier, load_model, quiet_transformers, save_tokenizer
 from ..saving import GuardrailRecord, card_metadata, library_versions
 from ..typing import Array, Text
 from .parity import Logits, Parity, check, compare, made_up, probabilities
@@ -157,7 +157,7 @@ def _write_merged(classifier: TextClassifier, record: GuardrailRecord, target: P
     tokenizer.model_max_length = record.max_length
     with quiet_transformers():
         classifier.plain_model.save_pretrained(target)
-        tokenizer.save_pretrained(target)
+        save_tokenizer(tokenizer, target)
     file = target / "config.json"
     config = json.loads(file.read_text(encoding="utf-8"))
     one = record.head == "sigmoid"
