@@ -31,9 +31,8 @@ from typing import Any
 
 import numpy as np
 
-from shortcut_bench.bases import open_setting
 from shortcut_bench.datasets import LabelledTexts
-from shortcut_bench.standalone import grow, settings_cases, settings_parser
+from shortcut_bench.standalone import grow, open_rows, settings_cases, settings_parser
 from shortcut_guardrail import NothingToRepairError, ShortcutGuardrail
 from shortcut_guardrail.cards import Flip
 from shortcut_guardrail.decisions import LEAST_FLIPS, Answer, Answers, AuditedCards, Questions, decide
@@ -66,15 +65,8 @@ Array = np.ndarray[Any, Any]
 
 def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, Any]:
     """One setting and seed."""
-    experiment, name, test = setting.split("/")
-    opened = open_setting(experiment, name, seed, data_dir=args.data_dir, cache=args.cache, changes={"n_test": None})
-    data = opened.data
-    trained = opened.train(data.clean_train if test == "clean" else None)
-    rows = data.oracle_tests["reversed"] if test == "clean" else data.tests[test]
-    rows = rows.select(np.random.default_rng(seed).permutation(len(rows))[:MAX_ROWS])
-    guard = ShortcutGuardrail(
-        trained.model, trained.tokenizer, max_length=trained.max_length, batch_size=64, precision="auto"
-    )
+    _, new, rows = open_rows(setting, seed, args, at_most=MAX_ROWS)
+    guard = new()
     audited = AuditedCards.of(guard.audit(rows.texts, unit="word"))
     n_cards = len(audited.cards)
     audited = replace(audited, cards=tuple(card for card in audited.cards if card.changes >= LEAST_FLIPS))

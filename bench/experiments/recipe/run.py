@@ -26,9 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from shortcut_bench.bases import open_setting
 from shortcut_bench.datasets import LabelledTexts
-from shortcut_bench.standalone import grow, settings_cases, settings_parser
+from shortcut_bench.standalone import grow, open_rows, settings_cases, settings_parser
 from shortcut_guardrail import NothingToRepairError, ShortcutGuardrail
 from shortcut_guardrail.audit import AuditReport
 from shortcut_guardrail.decisions import Answer, Answers, Decision, Decisions, Questions, decide
@@ -55,18 +54,7 @@ MAX_ROWS, TEXTS_A_CARD = 1000, 12
 
 def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, Any]:
     """One setting and seed."""
-    experiment, name, test = setting.split("/")
-    opened = open_setting(experiment, name, seed, data_dir=args.data_dir, cache=args.cache, changes={"n_test": None})
-    data = opened.data
-    trained = opened.train(data.clean_train if test == "clean" else None)
-    rows = data.oracle_tests["reversed"] if test == "clean" else data.tests[test]
-    rows = rows.select(np.random.default_rng(seed).permutation(len(rows))[:MAX_ROWS])
-
-    def new() -> ShortcutGuardrail:
-        return ShortcutGuardrail(
-            trained.model, trained.tokenizer, max_length=trained.max_length, batch_size=64, precision="auto"
-        )
-
+    _, new, rows = open_rows(setting, seed, args, at_most=MAX_ROWS)
     report = new().audit(rows.texts)
     return {
         "n": len(rows),

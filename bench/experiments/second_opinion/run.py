@@ -39,7 +39,7 @@ from typing import Any
 
 import numpy as np
 
-from shortcut_bench.bases import OpenedSetting, open_setting
+from shortcut_bench.bases import OpenedSetting
 from shortcut_bench.datasets import LabelledTexts
 from shortcut_bench.second_models import (
     accuracy_of,
@@ -55,7 +55,7 @@ from shortcut_bench.second_models import (
     restaurants,
     scored,
 )
-from shortcut_bench.standalone import grow, settings_cases, settings_parser
+from shortcut_bench.standalone import grow, open_rows, settings_cases, settings_parser
 from shortcut_guardrail import NothingToRepairError, ShortcutGuardrail
 from shortcut_guardrail.decisions import LEAST_FLIPS, Answers, Decisions, Questions, decide
 from shortcut_guardrail.saving.record import library_versions
@@ -107,14 +107,8 @@ REPAIRED = (("language model", "restaurants"), ("restaurants",), ("language mode
 
 def measure(setting: str, seed: int, examples: bool, *, args: argparse.Namespace) -> dict[str, Any]:
     """One setting and seed."""
-    experiment, name, test = setting.split("/")
-    opened = open_setting(experiment, name, seed, data_dir=args.data_dir, cache=args.cache, changes={"n_test": None})
-    trained = opened.train(opened.data.clean_train if test == "clean" else None)
-    rows = opened.data.oracle_tests["reversed"] if test == "clean" else opened.data.tests[test]
-    rows = rows.select(np.random.default_rng(seed).permutation(len(rows))[: args.rows])
-    guard = ShortcutGuardrail(
-        trained.model, trained.tokenizer, max_length=trained.max_length, batch_size=64, precision="auto"
-    )
+    opened, new, rows = open_rows(setting, seed, args, at_most=args.rows)
+    guard = new()
     audited, audit_seconds = audited_once(guard, rows, args.work)
     cards = tuple(card for card in audited.cards if card.changes >= LEAST_FLIPS)
     questions = guard.questions(Questions(replace(audited, cards=cards), {}), rows.texts, cards="all")

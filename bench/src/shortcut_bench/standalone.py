@@ -12,8 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shortcut_guardrail.data import to_json, write_file
+import numpy as np
 
+from shortcut_guardrail.data import to_json, write_file
+from shortcut_guardrail.guardrail import ShortcutGuardrail
+
+from .bases import OpenedSetting, open_setting
+from .datasets import LabelledTexts
 from .store import dense_json
 
 ASKED = "asked"
@@ -113,3 +118,27 @@ def settings_cases(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:
     converted: dict[str, Any] = json.loads(to_json(dict(values)))
     return converted
+
+
+def open_rows(
+    setting: str, seed: int, arguments: argparse.Namespace, *, at_most: int
+) -> tuple[OpenedSetting, Callable[[], ShortcutGuardrail], LabelledTexts]:
+    """A setting, guards around its trained classifier, one a call, and its test rows in random order, so many at most.
+
+    Args:
+        setting: As EXPERIMENT/SETTING/TEST; the test `clean` is the reversed one without the shortcut, and the
+            classifier never saw it.
+        arguments: With `data_dir` and `cache`, as `settings_parser` gives them.
+    """
+    experiment, name, test = setting.split("/")
+    where = {"data_dir": arguments.data_dir, "cache": arguments.cache}
+    opened = open_setting(experiment, name, seed, **where, changes={"n_test": None})
+    trained = opened.train(opened.data.clean_train if test == "clean" else None)
+    rows = opened.data.oracle_tests["reversed"] if test == "clean" else opened.data.tests[test]
+
+    def guard() -> ShortcutGuardrail:
+        return ShortcutGuardrail(
+            trained.model, trained.tokenizer, max_length=trained.max_length, batch_size=64, precision="auto"
+        )
+
+    return opened, guard, rows.select(np.random.default_rng(seed).permutation(len(rows))[:at_most])
