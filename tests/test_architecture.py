@@ -140,14 +140,20 @@ def test_a_function_fits_on_a_page_and_a_file_in_a_head():
     assert long == {"guardrail.py"}
 
 
-MOST_LINES_OF_THE_LIBRARY = 24_000 + 900
-"""It goes up only by lines that are removed elsewhere, and by what new work needs: 450 to export a guard, 175 to take
-one to the Hub and back, 55 for DeBERTa-v3. 220 are borrowed for faults that were mended, and are to be removed."""
+LINES_OF = {
+    "the house": 24_000,
+    "faults that were mended": 220,
+    "exports and the Hub": 625,
+    "kinds of models that people deploy": 55,
+    "any classifier": 0,
+    "words that are added, and cues that are missing": 0,
+}
+"""The library's lines: those of the house go up only by lines that are removed elsewhere, the others with what they name."""
 
 
 def test_the_library_stays_small():
     lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in PACKAGE.rglob("*.py"))
-    assert lines < MOST_LINES_OF_THE_LIBRARY
+    assert lines < sum(LINES_OF.values())
 
 
 def test_lines_and_positions_are_counted() -> None:
