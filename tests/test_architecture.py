@@ -148,7 +148,7 @@ LINES_OF = {
     "any classifier": 0,
     "words that are added, and cues that are missing": 0,
 }
-"""The library's lines: those of the house go up only by lines that are removed elsewhere, the others with what they name."""
+"""The library's lines. Those of the house go up only by lines removed elsewhere, the others with what they name."""
 
 
 def test_the_library_stays_small():
