@@ -431,7 +431,8 @@ class ShortcutGuardrail(Shown):
             audit: What `audit` gave; or the folder that the command wrote, where `Questions.save` puts questions, and
                 whose predictions serve again; or questions of an earlier call. What was asked before comes last.
             texts: Those audited; needed unless `audit` gave them.
-            cards: `undecided`, which the audit does not flag; `all`; or words and ids with commas between.
+            cards: `undecided`, which the audit does not flag; `all`; or words and ids with commas between. Cards of
+                function words or punctuation alone have to be named.
             n: Texts for each card that a person is asked about; 0 for all. Classifiers are asked about all.
             n_total: Texts for all cards: sixteen each at first, those with most flips first; see `decisions.drawing`.
             answers: What people answered so far; of a folder what is kept there.

@@ -35,7 +35,7 @@ ENCODED = CLASSIFIER.encode(TEXTS)
 
 def called(before: Questions | None = None, said: Answers | None = None, **how) -> Questions:
     before = before or Questions(AUDITED, {})
-    return ask(before, CLASSIFIER, ENCODED, answers=said or Answers(), **{"cards": "all", "n": 12} | how)
+    return ask(before, CLASSIFIER, ENCODED, answers=said or Answers(), **{"cards": "honestly,.,but", "n": 12} | how)
 
 
 def groups(questions: Questions, card: str) -> dict[str, int]:
@@ -81,15 +81,14 @@ def test_a_flagged_word_that_somebody_keeps_is_not_given():
         assert groups(called(before, decisions=replace(kept, data="other")), ".") == {"own": 12}
 
 
-def test_punctuation_is_judged_after_the_words_however_many_flips_it_has():
-    few = CLASSIFIER.encode([*GROUPS["own"], *GROUPS["pushed"][:8]])
-    asked = ask(Questions(AUDITED, {}), CLASSIFIER, few, cards="all", n=20)
-    assert [len(asked.flips[card]) for card in ("honestly", ".")] == [8, 20]
-    found = {one.id: one for one in decide(asked, answered(asked.keys), keep_asking=True).cards}
-    assert [(found[card].outcome, found[card].mended) for card in ("honestly", ".")] == [
-        ("shortcut", 8),
-        ("shortcut", 12),
-    ]
+def test_a_card_of_function_words_alone_is_asked_about_by_name_or_where_it_is_flagged():
+    honestly, stop, but = CARDS
+    flagged = replace(stop, evidence=replace(stop.evidence, status="flagged"))
+    audited = replace(AUDITED, cards=(honestly, flagged, but, replace(but, id="to be fine", words=("to be", "fine"))))
+    assert [card.id for card in AUDITED.chosen("all")] == ["honestly"] == [c.id for c in AUDITED.chosen("undecided")]
+    assert [card.id for card in AUDITED.chosen(".,but")] == [".", "but"]
+    assert [card.id for card in audited.chosen("all")] == ["honestly", ".", "to be fine"]
+    assert set(called(cards="all").flips) == {"honestly"}
 
 
 def test_once_a_card_is_decided_the_rest_is_counted_anew():
@@ -139,7 +138,9 @@ def test_an_answer_that_decided_a_card_does_not_count_for_another():
 def test_nothing_is_asked_that_cannot_decide():
     few = [text for text in TEXTS if text not in GROUPS["own"][7:]]
     encoded = CLASSIFIER.encode(few)
-    found = ask(Questions(AUDITED, {}), CLASSIFIER, encoded, answers=Answers(), cards="all", shortcuts=["honestly"])
+    found = ask(
+        Questions(AUDITED, {}), CLASSIFIER, encoded, answers=Answers(), cards="honestly,.,but", shortcuts=["honestly"]
+    )
     assert {card: len(flips) for card, flips in found.flips.items()} == {"honestly": 36, ".": 7, "but": 12}
     assert {key.card for key in found.keys} == {"honestly", "but"}
     assert found.undecidable == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..audit import AuditReport, Candidate, Erasures, audit_content
-from ..cards import Card
+from ..cards import Card, is_of_function
 from ..data import Count, checked, enumerated
 from ..errors import ConfigError, DataError
 from ..text import spaced, visible_name
@@ -105,15 +105,15 @@ class AuditedCards:
     def chosen(self, which: str) -> tuple[Card, ...]:
         """`all` cards; those `undecided`, which the audit does not flag; or those of words and ids with commas between.
 
-        Of an id its beginning does.
+        Of an id its beginning does. A card of function words or punctuation alone has to be named, unless it is
+        flagged: a comma stands beside every shortcut that is not known yet, and near the boundary anything tips.
 
         Raises:
             ConfigError: A word or id is unknown, or means several cards.
         """
-        if which == "all":
-            return self.cards
-        if which == "undecided":
-            return tuple(card for card in self.cards if not card.flagged)
+        if which in ("all", "undecided"):
+            asked = (card for card in self.cards if card.flagged or not is_of_function(card.words))
+            return tuple(card for card in asked if which == "all" or not card.flagged)
         return tuple(dict.fromkeys(self._meant(part.strip()) for part in which.split(",") if part.strip()))
 
     def _meant(self, name: str) -> Card:

@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from ..cards import Card, Flip, is_of_function
+from ..cards import Card, Flip
 from ..data import Count
 from ..models import EncodedTexts
 from ..text import WordFinder, distinct_rows, spaced
@@ -148,9 +148,6 @@ class Drawing:
     ) -> tuple[list[Question], list[Key]]:
         """The questions about some flips of each card, the cards' mixed, and the keys of those that are new.
 
-        Cards of function words and punctuation come after all others, and so are judged after them. A comma stands in
-        so many texts that it speaks for every shortcut that is not decided yet.
-
         Args:
             n: How many of each card; 0: all.
             total: How many of all cards; those that come first are served first, with `AT_FIRST` each, or `least`.
@@ -161,8 +158,7 @@ class Drawing:
         rounds: list[tuple[int, str, Question]] = []
         keys: list[Key] = []
         paid: set[str] = set()
-        of_function = {card.id for card in self.cards if is_of_function(card.words)}
-        for card, of_card in sorted(flips.items(), key=lambda item: item[0] in of_function):
+        for card, of_card in flips.items():
             rng = np.random.default_rng([seed, *_digest(card).encode()])
             drawn = [self._question(of_card[i], card) for i in rng.permutation(len(of_card))]
             drawn = [pair for pair in drawn if (pair[1].id, card) not in before or pair[1].id not in self.answered]
