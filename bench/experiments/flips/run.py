@@ -69,7 +69,8 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
     guard = new()
     audited = AuditedCards.of(guard.audit(rows.texts, unit="word"))
     n_cards = len(audited.cards)
-    audited = replace(audited, cards=tuple(card for card in audited.cards if card.changes >= LEAST_FLIPS))
+    cards = tuple(card for card in audited.chosen("all") if card.changes >= LEAST_FLIPS)
+    audited = replace(audited, cards=cards)
     questions = guard.questions(Questions(audited, {}), rows.texts, cards="all")
     flips, labels = questions.flips, [guard.label_names[label] for label in rows.labels]
     found = [judged_card(card, flips[card.id], labels, args.draws, seed) for card in audited.cards]

@@ -110,7 +110,7 @@ def measure(setting: str, seed: int, examples: bool, *, args: argparse.Namespace
     opened, new, rows = open_rows(setting, seed, args, at_most=args.rows)
     guard = new()
     audited, audit_seconds = audited_once(guard, rows, args.work)
-    cards = tuple(card for card in audited.cards if card.changes >= LEAST_FLIPS)
+    cards = tuple(card for card in audited.chosen("all") if card.changes >= LEAST_FLIPS)
     questions = guard.questions(Questions(replace(audited, cards=cards), {}), rows.texts, cards="all")
     labels = {text: guard.label_names[label] for text, label in zip(rows.texts, rows.labels, strict=True)}
     answers, seconds = ask_all(questions, judges_of(opened, setting, guard.label_names, examples, args), args.work)
