@@ -266,7 +266,7 @@ def _use_audit(folder: Path, content: str) -> str | None:
     file.write_bytes(content.encode("utf-8", "surrogateescape"))
     document = read_audit(file)
     print_audit(document)
-    render_audit(document, title="Audit", redact=False)
+    render_audit(document)
     if document["cards"]:
         AuditedCards.from_folder(folder)
         json.dumps(make_deck(document).to_dict(), allow_nan=False)

@@ -1,5 +1,6 @@
 """The short form of the fuzzing and of the damaged fields, and what they found once."""
 
+import json
 import random
 from functools import partial
 
@@ -8,7 +9,7 @@ import pytest
 from hardening.fuzzing import readers, tried
 from hardening.outcomes import attempt, bad, table
 from hardening.recorded import RECORDED
-from hardening.tampering import guard_subjects, kept_subjects
+from hardening.tampering import audit_subjects, guard_subjects, kept_subjects
 from hardening.tampering import tried as tampered
 
 NAMES = [
@@ -50,6 +51,11 @@ def test_a_recorded_input_gets_its_sentence(known, tmp_path, name, content, sent
 def test_a_damaged_field_is_a_sentence(tmp_path, subjects, most):
     for subject in subjects(tmp_path):
         assert bad(tampered(subject, random.Random(1), most)) == []
+
+
+def test_the_documents_that_are_damaged_are_right_as_they_are(tmp_path):
+    for of in audit_subjects(tmp_path):
+        assert attempt(of.name, "whole", partial(of.use, json.dumps(of.document))).kind == "right", of.name
 
 
 def test_what_must_not_happen_is_seen():

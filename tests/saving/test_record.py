@@ -47,6 +47,9 @@ RECORD = GuardrailRecord(
     versions={"shortcut-guardrail": "0.1.0"},
 )
 
+AT = CertifiedStrength(0.5, 3, 2, 1, 0, loss_bound=0.1, certified=False, labels_needed=9, unlabelled_needed=None)
+CERTIFICATE = Certificate(0.02, 0.95, "net", "tests", 90, 0, 1, (AT,))
+
 
 def written(folder: Path, **changes) -> Path:
     values = RECORD.to_dict() | changes
@@ -91,6 +94,12 @@ def test_a_newer_schema_is_refused(tmp_path):
         ({"shortcuts": [{"text": "honestly"}]}, "shortcuts[0].verdict is missing."),
         ({"certificate": {"margin": 0.02}}, "certificate.confidence is missing."),
         ({"calibration": {**RECORD.calibration.to_dict(), "n": "x"}}, "calibration.n must be a whole number"),
+        (
+            {"certificate": {**CERTIFICATE.to_dict(), "points": []}},
+            "certificate.points must be a list that is",
+        ),
+        ({"certificate": {**CERTIFICATE.to_dict(), "certified": [0, 0.5]}}, "certificate.certified does not follow"),
+        ({"certificate": {**CERTIFICATE.to_dict(), "sentence": ["x"]}}, "certificate.sentence does not follow"),
     ],
 )
 def test_a_damaged_record_says_what_is_wrong(tmp_path, changes, reason):
@@ -125,8 +134,7 @@ def test_the_model_card_states_what_a_reader_needs():
 
 def test_the_model_card_says_what_is_neutralised_and_certified():
     unlabelled = UnlabelledCalibration(0.5, 9, 3, (AgreementPoint(0.5, divergence=0.125, agreement=0.75),))
-    at = CertifiedStrength(0.5, 3, 2, 1, 0, loss_bound=0.1, certified=False, labels_needed=9, unlabelled_needed=None)
-    certificate = Certificate(0.02, 0.95, "net", "tests", 90, 0, 1, (at,))
+    certificate = CERTIFICATE
     shortcuts = Shortcut("to be | honest`", "named"), Shortcut("happy", "cleared")
     mask = replace(
         RECORD,

@@ -21,3 +21,8 @@ def test_what_cannot_be_seen_is_spelled_out(text):
 
 def test_no_message_moves_the_cursor_of_a_terminal_or_turns_its_direction():
     assert printable("a\rb\x1b[2K\n\tc\x9b\u202e") == "a[U+000D]b[U+001B][2K\n\tc[U+009B][U+202E]"
+
+
+def test_a_name_that_no_table_could_show_is_cut():
+    assert visible_name("x" * 2_000_000) == "x" * 1000 + "…"
+    assert visible_name("x" * 1000) == "x" * 1000

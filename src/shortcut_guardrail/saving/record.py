@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -120,10 +120,21 @@ def read_record(folder: Path) -> GuardrailRecord:
     how: dict[str, Any] = {"error": ModelError, "advice": _ADVICE}
     checked(found, Literal[1], str(file), path="schema_version", **how)
     rest = {key: value for key, value in values.items() if key != "schema_version"}
+    said: dict[str, Any] = {}
     if isinstance(certificate := rest.get("certificate"), dict):  # what follows from it is said there too
-        rest["certificate"] = {key: value for key, value in certificate.items() if key not in DERIVED}
+        said = {key: certificate.pop(key) for key in DERIVED if key in certificate}
     record: GuardrailRecord = checked(rest, GuardrailRecord, str(file), **how)
+    if record.certificate is not None:
+        _check_said(said, record.certificate, file)
     return record
+
+
+def _check_said(said: Mapping[str, Any], certificate: Certificate, file: Path) -> None:
+    """Refuse what a file says of a certificate but does not follow from it; sentences may have had other words."""
+    for key, value in said.items():
+        follows = getattr(certificate, key)
+        if type(value) is not str if isinstance(follows, str) else value != [*follows]:
+            raise ModelError(f"'{file}': certificate.{key} does not follow from the certificate. {_ADVICE}")
 
 
 def write_fitted_texts(folder: Path, numbers: Iterable[int]) -> None:

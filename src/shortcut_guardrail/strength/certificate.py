@@ -18,12 +18,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from ..config import CertifyConfig
-from ..data import Count, Share
+from ..data import Count, NotEmpty, Share
 from ..display import Shown, Summary, spread
 from ..errors import ConfigError, DataError
 from ..typing import Array
@@ -106,7 +106,7 @@ class Certificate(Shown):
     n_unlabelled: Count
     n_labels: Count
     looks: Count
-    points: tuple[CertifiedStrength, ...]
+    points: Annotated[tuple[CertifiedStrength, ...], NotEmpty()]
     n_fitted: Count = 0
     in_use: Share | None = None
     strength: Share | None = None

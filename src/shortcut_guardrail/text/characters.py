@@ -19,16 +19,20 @@ UNSPACED = re.compile(
 )
 
 
+_MOST_CHARACTERS = 1000  # tables wrap what is longer for minutes
+
+
 def visible_name(text: str) -> str:
     """A candidate's text such that a reader can see it and tell it from others.
 
     Characters that are not seen, that break a line or that turn the direction of writing are spelled out; joiners
-    within an emoji or a word, which belong there, are left.
+    within an emoji or a word, which belong there, are left. It ends after `_MOST_CHARACTERS`.
 
     Example:
         >>> visible_name("honestly"), visible_name("\u200b"), visible_name("a\u202eb")
         ('honestly', '[U+200B]', 'a[U+202E]b')
     """
+    text = text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
     seen = any(unicodedata.category(c)[0] not in "CZM" for c in text)
     shown = printable(text) if seen else text
     return "".join(f"[U+{ord(c):04X}]" if not seen or c in "\n\t\u2028\u2029" else c for c in shown)
