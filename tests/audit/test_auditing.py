@@ -240,7 +240,7 @@ def test_cards_are_told_what_was_found(bag, monkeypatch):
     monkeypatch.setattr(auditing, "make_cards", lambda _, found, *__, **___: (words.extend(found), ())[1])
     found = (candidate("a", flagged=True), candidate("b", takes_turns=True), candidate("c", collective=True))
     made = audit(*found, candidate("d"), candidate("e", pulls_to=None))
-    auditing.complete(made, TextClassifier(*bag), list, [1], None)
+    auditing.complete(made, TextClassifier(*bag), list, [1], AuditConfig(), None)
     assert [(word.text, word.found, word.changes) for word in words] == [
         (name, name != "d", 3) for name in "abcd"
     ]  # 0.25 of 11 texts

@@ -46,8 +46,8 @@ def row_of(lines: list[str], word: str) -> list[str]:
 def test_an_audit(printed):
     shortcut = candidate("honestly", flagged=True, q_value=0.0002, contradiction_rate=0.55)
     lines, text = printed(audit(shortcut, candidate("soup", None, **UNTESTED), n_truncated=1, notes=("A note.",)))
-    assert row_of(lines, "honestly") == "! honestly 12 0.250 0.10-0.50 -0.123 0.550 <0.001 positive".split()
-    assert row_of(lines, "soup") == "soup 12 0.250 - -0.123 0.100 - -".split()
+    assert row_of(lines, "honestly") == "! honestly 12 0.250 0.10-0.50 - 0.550 <0.001 positive".split()
+    assert row_of(lines, "soup") == "soup 12 0.250 - - 0.100 - -".split()
     assert "40 texts, 2 candidates, 1 of them tested; MSTPS 0.512. 1 text was longer than the model takes and" in text
     assert "1 flagged (!) at a false-discovery rate of 5%, 0 undecided. A note." in text
     assert text.endswith("A candidate is a question to you, not a verdict.")
@@ -92,8 +92,8 @@ def test_cards_on_a_terminal(printed):
     words = ("honestly", "to be honest", "to be frank", "candidly", "frankly speaking")
     cards = (card(*words, status="flagged"), card("soup", status="undecided", pulls_to="negative"), card("tea"))
     lines, text = printed(audit(candidate("word"), cards=cards))
-    assert row_of(lines, "soup") == "? soup 12 8 20.5% negative".split()
-    assert row_of(lines, "tea") == "tea 12 8 20.5% positive".split()
+    assert row_of(lines, "soup") == "? soup 12 8 20.5% - negative".split()
+    assert row_of(lines, "tea") == "tea 12 8 20.5% - positive".split()
     assert "! honestly, to be honest" in text
     assert "A card: words that pull to one answer" in text
     # The partner: an audit of a version without them has no table of them.
@@ -134,7 +134,7 @@ def test_long_names_are_folded_and_numbers_are_not(printed):
     numbers = {"count": 123456, "flip_rate": 1.0, "mean_change": -1.0, "contradiction_rate": 1.0, "flagged": True}
     for length in (1, 120):
         lines, text = printed(audit(candidate("x" * length, "y" * length, **numbers)))
-        assert {"123456", "1.000", "0.10-0.50", "-1.000", "0.400"} <= {cell for line in lines for cell in line.split()}
+        assert {"123456", "1.000", "0.10-0.50", "0.400"} <= {cell for line in lines for cell in line.split()}
         assert text.count("x") >= length
 
 

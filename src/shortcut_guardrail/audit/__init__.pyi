@@ -12,10 +12,12 @@ from .conditions import newly_flagged as newly_flagged
 from .conditions import parse_condition as parse_condition
 from .conditions import parse_limit as parse_limit
 from .conditions import read_result as read_result
+from .defaults import Defaults as Defaults
 from .erasures import Erasures as Erasures
 from .evidence import Agreement as Agreement
 from .evidence import Candidate as Candidate
 from .evidence import ImportantToken as ImportantToken
+from .insertions import Insertions as Insertions
 from .naming import audit_content as audit_content
 from .naming import name_classes as name_classes
 from .naming import renamed as renamed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -14,15 +15,17 @@ import numpy as np
 from ..cards import Pieces, PullingWord, make_cards
 from ..classifiers import require
 from ..config import AuditConfig
-from ..errors import DataError
+from ..errors import DataError, GuardrailWarning
 from ..models import EncodedTexts, TextClassifier, said_of_controls
 from ..stats import exact_interval
-from ..text import evidence_key, find_repeats, text_key
-from ..typing import Array, Progress
+from ..text import WordFinder, evidence_key, find_repeats, text_key
+from ..typing import Array, Progress, Text
 from .context import Outcomes, Shards, Tally, judge, tally
+from .defaults import MOST_CUES, find_defaults
 from .erasures import Erasures, sampled_texts, try_erasures
 from .evidence import Agreement, Candidate, Intervals
 from .examples import TextsOf, find_details
+from .insertions import POOL, Wanted, sides, try_insertions
 from .measurements import Measured, attribute, make_shard, measure
 from .phrases import acting_together, with_phrases
 from .results import AuditReport
@@ -33,6 +36,9 @@ MAX_CANDIDATES = 1000
 
 DETAILED = 50
 """Candidates of the ranking that come with examples and labelled evidence."""
+
+ROOM = 16
+"""Tokens that a text has to be below the most that the model reads for candidates to be added to it."""
 
 LOW_AGREEMENT = 0.2
 """Below this mean rank correlation the report says that attribution is not to be trusted."""
@@ -86,7 +92,7 @@ def audit_texts(
         return report
     counted = np.flatnonzero(shard.evidence)
     pieces = [(rows[counted], measured.encoded.select(counted), shard.probs[counted])]
-    return complete(report, classifier, lambda: pieces, exact, progress)
+    return complete(report, classifier, lambda: pieces, exact, config, progress)
 
 
 def complete(
@@ -94,9 +100,11 @@ def complete(
     classifier: TextClassifier,
     pieces: Pieces,
     exact: Sequence[int] | Array,
+    config: AuditConfig,
     progress: Progress | None,
 ) -> AuditReport:
-    """The report with its cards, and with what tells its model and its texts again, from the `text_key` of each."""
+    """The report with its cards, with what adding candidates does, and with what tells its model and its texts again,
+    from the `text_key` of each."""
     words = [
         PullingWord(
             c.text,
@@ -110,7 +118,55 @@ def complete(
         if c.pulls_to is not None
     ]
     cards = make_cards(classifier, words, pieces, erasure=report.erasure, progress=progress)
+    report = _with_additions(report, classifier, pieces, np.asarray(exact, dtype=np.uint64), config)
     return replace(report, cards=cards, model=model_digest(classifier), data=texts_fingerprint(exact))
+
+
+def _with_additions(
+    report: AuditReport, classifier: TextClassifier, pieces: Pieces, keys: Array, config: AuditConfig
+) -> AuditReport:
+    """The report with what adding candidates to texts does, and what is predicted without cues; none of tokens."""
+    pool: list[tuple[int, Any, Array]] = []
+    for rows, encoded, probs in pieces() if config.unit != "token" else ():
+        # What is put behind the end of what the model sees would not be seen.
+        room = [len(ids) + ROOM <= classifier.max_length for ids in encoded.input_ids]
+        pool += [(int(keys[row]), encoded.texts[i], probs[i]) for i, row in enumerate(rows) if room[i]]
+        pool = sorted(pool, key=lambda one: one[0])[:POOL]
+    if not pool:
+        return report
+    texts, probs = [text for _, text, _ in pool], np.array([of for *_, of in pool])
+    wanted = [
+        Wanted(c.text, report.label_names.index(c.pulls_to), _side(c, texts), c.found)
+        for c in report.candidates
+        if c.pulls_to is not None and c.n_present >= config.min_count
+    ]
+
+    def answer(copies: Sequence[Text]) -> Array:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GuardrailWarning)  # of a copy that is cut; few are, see `ROOM`
+            return classifier.predict_proba(copies)
+
+    found, tried = try_insertions(answer, texts, probs, wanted, config, n_texts=report.n_distinct)
+    candidates = tuple(replace(c, insertion=found.get(c.text)) for c in report.candidates)
+    defaults = find_defaults(answer, texts, probs, _cues(report), report.label_names)
+    return replace(report, candidates=candidates, insertions=tried, defaults=defaults)
+
+
+def _cues(report: AuditReport) -> dict[str, list[str]]:
+    """By class the candidates that hold most of its predictions up, the strongest first."""
+    ordered = sorted(report.candidates, key=lambda c: -c.flip_rate * c.n_distinct if c.n_distinct else 0.0)
+    return {name: [c.text for c in ordered if c.pulls_to == name][:MOST_CUES] for name in report.label_names}
+
+
+def _side(candidate: Candidate, texts: Sequence[Text]) -> int:
+    """On which side of a pair it stands more often; where it is important, if that is known."""
+    if isinstance(texts[0], str):
+        return 0
+    if candidate.examples:
+        return round(sum(example.segment for example in candidate.examples) / len(candidate.examples))
+    finder = WordFinder([candidate.text])
+    held = [sum(finder.present(sides(text)[side]) for text in texts) for side in (0, 1)]
+    return int(held[1] >= held[0])
 
 
 def texts_fingerprint(exact: Sequence[int] | Array) -> str:

@@ -23,7 +23,13 @@ from .naming import audit_content
 Document = Mapping[str, Any]
 Direction = Literal["increase", "decrease"]
 
-AUDIT_METRICS = ("mstps", "n", "n_candidates", "n_distinct", "n_flagged", "n_tested", "n_truncated", "n_undecided")
+MAX_INSERTION_FLIP = "max_insertion_flip"
+"""The largest share of predictions that adding one candidate changes, of those that change more than random words."""
+
+AUDIT_METRICS = (
+    *("mstps", "n", "n_candidates", "n_distinct", "n_flagged", "n_tested", "n_truncated", "n_undecided"),
+    MAX_INSERTION_FLIP,
+)
 """What a condition on an audit can name besides `candidate:TEXT.KEY`; checked before a model is loaded."""
 
 CANDIDATE_METRICS = (
@@ -67,6 +73,8 @@ class Metric:
             return None if found is None else _as_number(found.get(self.key))
         if self.key == "n_flagged" and "candidates" in document:
             return float(sum(bool(candidate.get("flagged")) for candidate in document["candidates"]))
+        if self.key == MAX_INSERTION_FLIP and "candidates" in document:
+            return _largest_insertion(document)
         if self.key not in _metrics_of(document):
             raise ConfigError(_unknown(self.key, _metrics_of(document), "the result"))
         return _as_number(document[self.key])
@@ -158,9 +166,9 @@ def _parse_metric(text: str, source: str) -> Metric:
     """Read `KEY` or `candidate:TEXT.KEY`; TEXT may hold blanks and dots, KEY is what follows the last dot."""
     text = text.strip()
     if not text.startswith(_CANDIDATE):
-        if not re.fullmatch(r"\w+", text):
+        if not re.fullmatch(r"\w+(?: \w+)*", text):
             raise ConfigError(f"{source} needs the name of a metric in front, {_CONDITION_EXAMPLE}, but has '{text}'.")
-        return Metric(text)
+        return Metric(text.replace(" ", "_"))
     candidate, _, key = text.removeprefix(_CANDIDATE).rpartition(".")
     if not candidate.strip() or not key:
         raise ConfigError(
@@ -239,6 +247,8 @@ def _why_undefined(metric: Metric, document: Document, which: str) -> str:
         return f"'{metric.candidate}' is not among the candidates of {which}"
     if document.get("sensitivity_n") == 0 and metric.key in ("mstps", "mstps_base_tokens"):
         return f"it was not measured in {which}; evaluate with sensitivity="
+    if metric.key == MAX_INSERTION_FLIP:
+        return f"no candidate could be added to texts in {which}"
     return f"it is undefined in {which}"
 
 
@@ -264,7 +274,16 @@ def _metrics_of(document: Document) -> list[str]:
     """Names of a result's own numbers; those that are `None` are numbers that are undefined."""
     others = ("schema_version", "worst_group")
     names = [k for k, v in document.items() if k not in others and (v is None or _as_number(v) is not None)]
-    return [*names, "n_flagged"] if "candidates" in document and "n_flagged" not in names else names
+    own = ["n_flagged"] + [MAX_INSERTION_FLIP] * bool(document.get("insertions"))
+    return [*names, *(name for name in own if name not in names)] if "candidates" in document else names
+
+
+def _largest_insertion(document: Document) -> float | None:
+    """See `MAX_INSERTION_FLIP`; 0 where none changes more than random words, `None` where none was added."""
+    if not (document.get("insertions") or {}).get("n_tried"):
+        return None
+    added = [c["insertion"] for c in document["candidates"] if c.get("insertion")]
+    return max((float(one["flip_rate"]) for one in added if one["found"]), default=0.0)
 
 
 def _as_number(value: Any) -> float | None:

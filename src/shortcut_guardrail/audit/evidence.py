@@ -9,6 +9,7 @@ from ..cards import Status
 from ..data import Count, Defined, NotEmpty, Share, Within
 from ..metrics import GroupAccuracy
 from ..typing import Array
+from .insertions import Insertion
 
 Segment = Annotated[int, Within(0, 1)]
 
@@ -142,6 +143,7 @@ class Candidate:
         p_value: Of the test against the null hypothesis; NaN where it occurs too seldom to be tested.
         examples: The texts with the largest effect; for the first candidates of the ranking.
         labelled: What labels say, where labels were given; for the first candidates of the ranking.
+        insertion: What adding it to texts without it does; for those that were added.
     """
 
     text: str
@@ -166,6 +168,7 @@ class Candidate:
     labelled: LabelledEvidence | None = None
     takes_turns: bool = False
     collective: bool = False
+    insertion: Insertion | None = None
 
     @property
     def found(self) -> bool:

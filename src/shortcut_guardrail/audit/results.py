@@ -15,8 +15,10 @@ from ..errors import ConfigError
 from ..models import EncodedTexts
 from ..text import visible_name
 from ..typing import Array, Erasure
+from .defaults import Defaults
 from .erasures import Erasures
 from .evidence import Agreement, Candidate, ImportantToken
+from .insertions import Insertions
 from .measurements import Measured
 
 AUDIT_SCHEMA_VERSION = 1
@@ -54,6 +56,8 @@ class AuditReport(Shown):
         data: Hash of the texts in their order. By the two a later command knows whether it is given the same.
         erasures: What each way of taking words out does by itself, and which of them was taken. In an audit, to mask
             means to do that. `None` in the audit of an earlier version, which put the mask token in.
+        insertions: How many candidates were added to texts without them; `None` where none was.
+        defaults: What is predicted without content and without cues; `None` where it was not asked.
         inputs: What is kept of every text; `None` for an audit in shards, and for one that is read from its folder.
         probs: Class probabilities of each text, shape (N, C), float32, from which others go on.
         would_take: The `shortcuts.Shortcut`s that `fit` takes by default, where that was asked.
@@ -81,6 +85,8 @@ class AuditReport(Shown):
     model: str = ""
     data: str = ""
     erasures: Erasures | None = None
+    insertions: Insertions | None = None
+    defaults: Defaults | None = None
     inputs: Measured | None = None
     probs: Array | None = field(default=None, compare=False)
     would_take: tuple[Any, ...] | None = None

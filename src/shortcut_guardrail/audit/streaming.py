@@ -142,7 +142,7 @@ def audit_in_shards(
     computed, probs = (np.concatenate(arrays) for arrays in zip(*answered, strict=True))
     report = replace(report, probs=probs[np.searchsorted(computed, repeats.same_as)])
     pieces = partial(_distinct_texts, classifier, source, folder, size)
-    return ShardedAudit(complete(report, classifier, pieces, read.exact, progress), folder, len(files), repeats)
+    return ShardedAudit(complete(report, classifier, pieces, read.exact, config, progress), folder, len(files), repeats)
 
 
 class _Read(NamedTuple):

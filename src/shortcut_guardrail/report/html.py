@@ -27,6 +27,7 @@ COLUMNS = (
     ("text", "candidate", "asc"),
     ("count", "texts", "desc"),
     ("flip_rate", "flip rate", "desc"),
+    ("added_rate", "added", "desc"),
     ("mean_change", "mean change", "asc"),
     ("contradiction_rate", "contradicted", "desc"),
     ("pulls", "pulls to", "asc"),

@@ -15,6 +15,8 @@ from ..audit import Metric, common_metrics
 from ..data import counted
 from ..display import Screen, cut, interval, number, p_value, percent, some
 from ..text import visible_name
+from .defaults import defaults_said
+from .insertions import added_rate, added_rate_of_card, insertions_said
 
 if TYPE_CHECKING:
     from ..evaluation import Evaluation
@@ -47,7 +49,7 @@ def cut_note(n: int) -> str:
 
 def print_audit(document: Mapping[str, Any]) -> None:
     """The corpus ranking and MSTPS of what an `audit.json` holds."""
-    heads = ("", "candidate", "texts", "flip\nrate", "95 %", "change", "contra-\ndicted", "q-value", "pulls to")
+    heads = ("", "candidate", "texts", "flip\nrate", "95 %", "added", "contra-\ndicted", "q-value", "pulls to")
     candidates = new_table(*heads, texts=(0, 1, 8))
     candidates.collapse_padding = True
     for candidate in document["candidates"][:SHOWN_CANDIDATES]:
@@ -55,12 +57,15 @@ def print_audit(document: Mapping[str, Any]) -> None:
     console = Screen()
     console.print(candidates)
     if document["cards"]:
-        cards = new_table("", "card", "texts", "answers\nchanged", "share\nof all", "pulls to", texts=(0, 1, 5))
+        cards = new_table(
+            "", "card", "texts", "answers\nchanged", "share\nof all", "added", "pulls to", texts=(0, 1, 6)
+        )
         cards.collapse_padding = True
         for card in document["cards"][:SHOWN_CARDS]:
             sign, numbers = _SIGNS.get(card["evidence"]["status"], ""), (str(card["texts"]), str(card["changes"]))
             words, pulls_to = words_of(card["words"], 36), Text(card["pulls_to"])
-            cards.add_row(sign, words, *numbers, percent(card["share"]), pulls_to)
+            added = added_rate_of_card(card, document)
+            cards.add_row(sign, words, *numbers, percent(card["share"]), added, pulls_to)
         console.print(cards)
     for line in _audit_summary(document):
         console.print(line)
@@ -85,7 +90,7 @@ def _audit_row(candidate: Mapping[str, Any]) -> tuple[str, ...]:
         str(candidate["count"]),
         number(candidate["flip_rate"]),
         "-" if low is None else f"{low:.2f}-{high:.2f}",
-        number(candidate["mean_change"], signed=True),
+        added_rate(candidate),
         number(candidate["contradiction_rate"]),
         "-" if candidate["p_value"] is None else p_value(candidate["q_value"]),
         candidate["pulls_to"] or "-",
@@ -119,10 +124,12 @@ def _audit_summary(document: Mapping[str, Any]) -> list[str]:
         _audit_outcome(document),
         *_would_take(document),
         *(f"{_sign(c)} {visible_name(c['text'])}: {doubt(c)}" for c in undecided[:EXPLAINED_CANDIDATES]),
+        *defaults_said(document),
+        *insertions_said(document),
         *erasures_tried(document),
         *document["notes"],
-        "Flip rate: how often masking it changes the answer; change: of that answer's probability; contradicted: how "
-        "often the rest is confidently given another answer.",
+        "Flip rate: how often masking it changes the answer; added: how often adding it to texts of other classes "
+        "changes theirs to its class; contradicted: how often the rest is confidently given another answer.",
         *(["A card: words that pull to one answer, and how many answers change with all of them masked."] * has_cards),
         "A candidate is a question to you, not a verdict.",
     ]
@@ -313,6 +320,7 @@ _WHY = {
     "dominant": "audit: dominant",
     "many answers": "many answers",
     "weak evidence": "weak evidence",
+    "not alone": "not alone",
     "confirmed": "labels",
     "cleared": "labels",
     "flips": "judged flips",

@@ -9,6 +9,8 @@ from typing import Any
 from ..display import interval, number, p_value, percent, template
 from ..text import visible_name
 from .charts import histogram, meter
+from .defaults import defaults_said
+from .insertions import added_rate, added_rate_of_card, insertions_said
 from .marked_text import marked_pieces
 from .terminal import METRIC_ROWS, company_note, erasures_tried, first_names, open_questions
 
@@ -44,7 +46,7 @@ def audit_view(document: Document, *, redact: bool, decided: Mapping[str, str]) 
     return {
         "document": document,
         "summary": _summary(document, listed, flagged),
-        "cards": [_card(card, decided.get(card["id"], "")) for card in document["cards"]],
+        "cards": [_card(card, decided.get(card["id"], ""), document) for card in document["cards"]],
         "candidates": listed,
         "flagged": flagged,
         "answers": [
@@ -56,7 +58,8 @@ def audit_view(document: Document, *, redact: bool, decided: Mapping[str, str]) 
         "agreement": histogram(agreement["histogram"], low=-1, high=1, mean=agreement["mean"]),
         # An audit of phrases is one of words, some of which are also masked together.
         "unit": "token" if unit == "token" else "word",
-        "erasures": erasures_tried(document),
+        "defaults": defaults_said(document),
+        "erasures": [*insertions_said(document), *erasures_tried(document)],
         "units": {"token": "tokens", "word": "words", "phrase": "words and phrases"}[unit],
         "unit_or_phrase": {"phrase": "word or phrase"}.get(unit, unit),
     }
@@ -79,6 +82,8 @@ def _candidate(rank: int, candidate: Document, redact: bool) -> Document:
         "badge": _badge(candidate),
         "doubt": f"{reason[0].upper()}{reason[1:]}." if reason else "",
         "flip_rate": _rate(candidate["flip_rate"], intervals["flip_rate"]),
+        "added": added_rate(candidate),
+        "added_rate": (candidate.get("insertion") or {}).get("flip_rate"),
         "mean_change": _rate(candidate["mean_change"], intervals["mean_change"], signed=True),
         "contradiction_rate": _rate(candidate["contradiction_rate"], intervals["contradiction_rate"]),
         "opposed_rate": _rate(candidate["opposed_rate"]),
@@ -90,7 +95,7 @@ def _candidate(rank: int, candidate: Document, redact: bool) -> Document:
     }
 
 
-def _card(card: Document, decided: str) -> Document:
+def _card(card: Document, decided: str, document: Document) -> Document:
     """A row of the table of cards."""
     status = card["evidence"]["status"]
     return {
@@ -98,6 +103,7 @@ def _card(card: Document, decided: str) -> Document:
         "names": [visible_name(word) for word in card["words"][:CARD_WORDS]],
         "n_more": max(0, len(card["words"]) - CARD_WORDS),
         "share": _percent(card["share"], 1),
+        "added": added_rate_of_card(card, document),
         "badge": "" if status == "not_flagged" else status,
         "decided": decided,
     }

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NotRequired
 import numpy as np
 from typing_extensions import TypedDict
 
-from ..audit import AUDIT_SCHEMA_VERSION, Agreement, AuditReport, Candidate, Erasures, read_result
+from ..audit import AUDIT_SCHEMA_VERSION, Agreement, AuditReport, Candidate, Defaults, Erasures, Insertions, read_result
 from ..cards import Card
 from ..config import Unit
 from ..data import Count, Defined, NotEmpty, Share, Word, check_whole, checked, numbers_file, read_numbers
@@ -61,6 +61,8 @@ class Layout(TypedDict):
     model: str
     data: str
     erasures: NotRequired[Erasures | None]
+    insertions: NotRequired[Insertions | None]
+    defaults: NotRequired[Defaults | None]
     fit_would_take: NotRequired[tuple[_Taken, ...]]
 
 

@@ -24,3 +24,4 @@ from .units import tokens_as_units as tokens_as_units
 from .units import units_text as units_text
 from .units import words_as_units as words_as_units
 from .words import unit_key as unit_key
+from .words import word_spans as word_spans

@@ -1,0 +1,294 @@
+"""What a model predicts where nothing speaks for any class, and which cues keep texts from that class.
+
+Removing a word shows what hangs on its presence. A model may also go by what is *absent*: trained where one class was
+made from templates, it gives everything without the template to the other class. No word of such a text decides, so
+that none is found. Nothing but `predict_proba(texts)` is asked here.
+
+*Cues* of a class are the `MOST_CUES` candidates that hold its predictions up most. They are cut out of texts of the
+class, and so are as many random words of the same texts. *Without content*, texts say nothing: their function words
+alone, or words that are drawn from other texts and are no cue.
+
+A class A is the *default* if all of this holds, with 95 % intervals:
+
+- Of the texts without content (function words, drawn words), more than `LEAST_WITHOUT` are given A.
+- Of the texts of other classes, more than `LEAST_LEFT` are given A when the cues of their class are missing.
+- Texts of A keep their class when its own cues are missing, more often than the others do by `LEAST_GAP`.
+- Random words that are cut out do less than the cues by `LEAST_GAP`.
+
+Where a class means "none of these" (neutral, other, not toxic) it is the default rightly, and is reported as well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..data import Count
+from ..stats import exact_interval
+from ..text import WordFinder, is_content, unit_key, word_spans
+from ..typing import Array, Text
+from .insertions import Answer, sides
+
+MOST_TEXTS, LEAST_TEXTS = 150, 20
+"""Texts that are asked about with each change, and those that a share is said of at least."""
+MOST_CUES = 10
+LEAST_WITHOUT, LEAST_LEFT, LEAST_GAP = 0.6, 0.3, 0.2
+LEAST_WRAPPED = 0.05
+WRAPPER_WORDS = (3, 12)
+MOST_WRAPPERS = 3
+"""A wrapper is an opening or an ending of so many words that recurs in `LEAST_WRAPPED` of the texts."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What changed texts are given.
+
+    Attributes:
+        change: What was done to them: `function words`, `drawn words`, `half the words`, `first half`, `second half`.
+        n: Texts that were asked about; those of which nothing was left are not.
+        same: Of these, texts that keep their class.
+        given: How many are given each class, in the order of the labels.
+    """
+
+    change: str
+    n: Count
+    same: Count
+    given: tuple[Count, ...]
+
+
+@dataclass(frozen=True)
+class HeldUp:
+    """What becomes of the texts of a class when its cues are missing.
+
+    Attributes:
+        label: The class.
+        cues: Its cues, the strongest first.
+        n: Texts of the class that hold one, and are not empty without.
+        given: How many of them are given each class without the cues, in the order of the labels.
+        by_chance: The same with as many random words missing.
+    """
+
+    label: str
+    cues: tuple[str, ...]
+    n: Count
+    given: tuple[Count, ...]
+    by_chance: tuple[Count, ...]
+
+
+@dataclass(frozen=True)
+class Wrapper:
+    """Words with which many texts open or end.
+
+    Attributes:
+        place: `start` or `end`.
+        n: Texts that have it.
+        label: The class that most of them are given, and `with_it`, how many.
+        without: Of `n_without` that say something else besides, how many are given the class without the wrapper.
+        alone: The class of the wrapper with nothing in it.
+    """
+
+    text: str
+    place: str
+    n: Count
+    label: str
+    with_it: Count
+    n_without: Count
+    without: Count
+    alone: str
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What is predicted without content and without cues; see the head of this module.
+
+    Attributes:
+        default: The class that is what is left; `None` if there is none.
+        probes: Texts whose content or shape was changed.
+        held_up: For each class that has cues.
+        wrappers: Openings and endings that recur, the most frequent first.
+    """
+
+    default: str | None
+    probes: tuple[Probe, ...]
+    held_up: tuple[HeldUp, ...]
+    wrappers: tuple[Wrapper, ...]
+
+
+def find_defaults(
+    answer: Answer, texts: Sequence[Text], probs: Array, cues: Mapping[str, Sequence[str]], label_names: Sequence[str]
+) -> Defaults:
+    """Change texts and ask again: some ten predictions for each of at most `MOST_TEXTS` texts of a class.
+
+    Args:
+        answer: Class probabilities of N texts, shape (N, C).
+        texts: Distinct texts in random order.
+        probs: What the model answers to them, shape (len(texts), C).
+        cues: Words and phrases that pull to each class, by its name, the strongest first.
+        label_names: The classes.
+    """
+    asked, classes = _Asked(answer, len(label_names)), probs.argmax(axis=1)
+    sample = range(min(MOST_TEXTS, len(texts)))
+    rng = np.random.default_rng(0)
+    named = WordFinder([cue for of_class in cues.values() for cue in of_class])
+    bag = [word for text in texts for part in sides(text) for word in _spelled(without_words(part, named))] or [""]
+    changes: dict[str, Callable[[str], str]] = {
+        "function words": lambda part: _kept(part, lambda word: not is_content(unit_key(word))),
+        "drawn words": lambda part: " ".join(bag[int(i)] for i in rng.integers(len(bag), size=len(_spelled(part)))),
+        "half the words": lambda part: _kept(part, lambda _: rng.random() < 0.5),
+        "first half": lambda part: " ".join((words := _spelled(part))[: (len(words) + 1) // 2]),
+        "second half": lambda part: " ".join((words := _spelled(part))[len(words) // 2 :]),
+    }
+    probes = []
+    for change, made in changes.items():
+        given, chosen = asked.about([_changed(texts[i], made) for i in sample])
+        probes.append(Probe(change, len(given), int((given == classes[chosen]).sum()), asked.counts(given)))
+    held_up = []
+    for number, label in enumerate(label_names):
+        rows = np.flatnonzero(classes == number).tolist()
+        if found := _held_up(asked, [texts[i] for i in rows], label, cues.get(label, ()), rng):
+            held_up.append(found)
+    wrappers = tuple(_wrapper(asked, texts, classes, label_names, *one) for one in _recurring(texts))
+    return Defaults(_default(label_names, probes, held_up), tuple(probes), tuple(held_up), wrappers)
+
+
+class _Asked:
+    """Asks about texts, but for those of which nothing is left."""
+
+    def __init__(self, answer: Answer, n_classes: int) -> None:
+        self.answer, self.n_classes = answer, n_classes
+
+    def about(self, copies: Sequence[Text]) -> tuple[Array, Array]:
+        """The classes that texts are given, and which texts these are, both of shape (n,)."""
+        full = [i for i, text in enumerate(copies) if all(any(map(str.isalnum, part)) for part in sides(text))]
+        if not full:
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        return self.answer([copies[i] for i in full]).argmax(axis=1), np.array(full)
+
+    def counts(self, given: Array) -> tuple[int, ...]:
+        """How many are given each class."""
+        return tuple(int(n) for n in np.bincount(given, minlength=self.n_classes))
+
+
+def _held_up(
+    asked: _Asked, texts: Sequence[Text], label: str, cues: Sequence[str], rng: np.random.Generator
+) -> HeldUp | None:
+    """Texts of a class without its cues; `None` if too few hold one."""
+    chosen = tuple(cues[:MOST_CUES])
+    finder = WordFinder(chosen)
+    bearing = [text for text in texts if any(finder.present(part) for part in sides(text))][:MOST_TEXTS]
+    without = [_changed(text, lambda part: without_words(part, finder)) for text in bearing]
+    given, left = asked.about(without)
+    if len(given) < LEAST_TEXTS:
+        return None
+
+    def thinned(text: Text, shorter: Text) -> Text:
+        made = iter(sides(shorter))
+        return _changed(text, lambda part: _thinned(part, len(_spelled(next(made))), rng))
+
+    random, _ = asked.about([thinned(bearing[i], without[i]) for i in left])
+    return HeldUp(label, chosen, len(given), asked.counts(given), asked.counts(random))
+
+
+def _default(label_names: Sequence[str], probes: Sequence[Probe], held_up: Sequence[HeldUp]) -> str | None:
+    """The class that is what is left; see the head of this module."""
+    empty = [probe for probe in probes if probe.change in ("function words", "drawn words") and probe.n >= LEAST_TEXTS]
+    for number, label in enumerate(label_names):
+        if not empty or min(_low(p.given[number], p.n) for p in empty) <= LEAST_WITHOUT:
+            continue
+        own = next((one for one in held_up if one.label == label), None)
+        kept = 1.0 if own is None else own.given[number] / own.n
+        others = [one for one in held_up if one.label != label]
+        n, gone = sum(one.n for one in others), sum(one.given[number] for one in others)
+        random = sum(one.by_chance[number] for one in others)
+        if n and _low(gone, n) > max(LEAST_LEFT, 1 - kept + LEAST_GAP, random / n + LEAST_GAP):
+            return label
+    return None
+
+
+def _low(successes: int, n: int) -> float:
+    return exact_interval(successes, n)[0]
+
+
+def _recurring(texts: Sequence[Text]) -> list[tuple[str, str]]:
+    """Openings and endings that recur, each the longest of those that hold it in nearly as many texts: text, place."""
+    found = []
+    for place in ("start", "end"):
+        counts: Counter[tuple[str, ...]] = Counter()
+        for text in texts:
+            words = tuple(unit_key(word) for word in _spelled(sides(text)[0 if place == "start" else -1]))
+            most = min(WRAPPER_WORDS[1], len(words))
+            counts.update(_end(words, n, place) for n in range(WRAPPER_WORDS[0], most + 1))
+        often = {words: n for words, n in counts.items() if n >= max(LEAST_TEXTS, LEAST_WRAPPED * len(texts))}
+        for words, n in often.items():
+            longer = [
+                m for other, m in often.items() if len(other) > len(words) and _end(other, len(words), place) == words
+            ]
+            said = sum(any(map(str.isalnum, word)) for word in words)
+            if said >= WRAPPER_WORDS[0] and max(longer, default=0) < 0.9 * n:
+                found.append((n, " ".join(words), place))
+    return [(text, place) for _, text, place in sorted(found, reverse=True)[:MOST_WRAPPERS]]
+
+
+def _end(words: tuple[str, ...], n: int, place: str) -> tuple[str, ...]:
+    return words[:n] if place == "start" else words[-n:]
+
+
+def _wrapper(
+    asked: _Asked, texts: Sequence[Text], classes: Array, label_names: Sequence[str], words: str, place: str
+) -> Wrapper:
+    """What texts are given with a wrapper, without it, and the wrapper with nothing in it."""
+    side, n, left = 0 if place == "start" else -1, words.count(" ") + 1, {}
+    for i, text in enumerate(texts):
+        part = sides(text)[side]
+        spans = word_spans(part)
+        of = spans[:n] if place == "start" else spans[-n:]
+        if " ".join(unit_key(part[a:b]) for a, b in of) == words:
+            left[i] = part[of[-1][1] :] if place == "start" else part[: of[0][0]]
+    rows = list(left)
+    given = np.bincount(classes[rows], minlength=len(label_names))
+    label = int(given.argmax())
+    chosen = [i for i in rows if classes[i] == label][:MOST_TEXTS]
+    without, _ = asked.about([_with_side(texts[i], side, left[i].strip()) for i in chosen])
+    alone, _ = asked.about([_with_side(texts[rows[0]], side, words)])
+    counts = len(without), int((without == label).sum())
+    empty = label_names[int(alone[0])] if len(alone) else ""
+    return Wrapper(words, place, len(rows), label_names[label], int(given[label]), *counts, empty)
+
+
+def _with_side(text: Text, side: int, part: str) -> Text:
+    """A text, or one side of a pair, in place of what was there."""
+    return part if isinstance(text, str) else (part, text[1]) if side == 0 else (text[0], part)
+
+
+# Changes of a text
+
+
+def without_words(text: str, finder: WordFinder) -> str:
+    """A text without the words and phrases that a finder finds."""
+    keep = np.ones(len(text), dtype=bool)
+    for found in finder.find(text):
+        keep[found.start : found.end] = False
+    return " ".join("".join(c if kept else " " for c, kept in zip(text, keep, strict=True)).split())
+
+
+def _changed(text: Text, made: Callable[[str], str]) -> Text:
+    """A text, or both of a pair, changed."""
+    return made(text) if isinstance(text, str) else (made(text[0]), made(text[1]))
+
+
+def _spelled(text: str) -> list[str]:
+    return [text[start:end] for start, end in word_spans(text)]
+
+
+def _kept(text: str, keeps: Callable[[str], bool]) -> str:
+    """The words that are kept, in their order."""
+    return " ".join(word for word in _spelled(text) if keeps(word))
+
+
+def _thinned(text: str, n: int, rng: np.random.Generator) -> str:
+    """So many of its words, drawn at random, in their order."""
+    words = _spelled(text)
+    return " ".join(words[int(i)] for i in np.sort(rng.permutation(len(words))[:n]))

@@ -1,0 +1,82 @@
+"""What is said of candidates that were added to texts, beside what removing them does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..data import counted
+from ..display import number, percent
+from ..text import visible_name
+
+Document = Mapping[str, Any]
+
+SAID_CANDIDATES = 5
+"""Candidates that sentences name."""
+
+
+def added_rate(candidate: Document) -> str:
+    """How often adding it changes a prediction, with an asterisk where that is more than random words do."""
+    added = candidate.get("insertion")
+    return "-" if not added else number(added["flip_rate"]) + ("*" if added["found"] else "")
+
+
+def added_rate_of_card(card: Document, document: Document) -> str:
+    """The largest of its words, those that are found first."""
+    words = set(card["words"])
+    added = [c for c in document["candidates"] if c["text"] in words and c.get("insertion")]
+    order = sorted(added, key=lambda c: (not c["insertion"]["found"], -c["insertion"]["flip_rate"]))
+    return added_rate(order[0]) if order else "-"
+
+
+def insertions_said(document: Document) -> list[str]:
+    """What adding candidates does, and what it means where removing them does something else; a paragraph each."""
+    if not (tried := document.get("insertions")):
+        return []
+    if not tried["n_tried"]:
+        return ["No candidate could be added to texts: too few texts lack it and are given another class."]
+    found = sorted(_found(document), key=lambda c: -c["insertion"]["flip_rate"])
+    cost = f"{counted(tried['n_tried'], 'candidate')} were added to texts ({tried['n_predictions']:,} predictions)"
+    if not found:
+        return [f"{cost}: none changes predictions to its class more than random words do."]
+    said = [f"{cost}: {len(found)} of them (*) change predictions to their class more than random words do."]
+    more, less = _differing(found)
+    if more:
+        said.append(
+            f"Added more than removed: {_rates(more)}. Other words of their texts say the same. So deleting them "
+            "repairs little, and adding them to a text can change its prediction."
+        )
+    if less:
+        said.append(
+            f"Removed more than added: {_rates(less)}. They count only together with the rest of their texts, or their "
+            "texts are given another class as soon as they are missing."
+        )
+    return said
+
+
+def _found(document: Document) -> list[Document]:
+    return [c for c in document["candidates"] if c.get("insertion") and c["insertion"]["found"]]
+
+
+def _differing(found: Sequence[Document]) -> tuple[list[Document], list[Document]]:
+    """Candidates of which one rate is beyond twice the other, and their 95 % intervals do not meet: which is higher."""
+    more, less = [], []
+    for one in found:
+        (low, high), (added_low, added_high) = one["interval"]["flip_rate"], one["insertion"]["interval"]
+        removed, added = one["flip_rate"], one["insertion"]["flip_rate"]
+        if high is not None and high < added_low and added > 2 * removed:
+            more.append(one)
+        elif low is not None and low > added_high and removed > 2 * added:
+            less.append(one)
+    return more, less
+
+
+def _rates(candidates: Sequence[Document]) -> str:
+    """Some of them: removing changes so much, adding so much, to which class."""
+    said = [
+        f"“{visible_name(c['text'])}” (removing it changes {percent(c['flip_rate'], 0)} of predictions, adding it "
+        f"{percent(c['insertion']['flip_rate'], 0)} to '{c['pulls_to']}')"
+        for c in candidates[:SAID_CANDIDATES]
+    ]
+    left = len(candidates) - len(said)
+    return ", ".join(said) + (f" and {left} more" if left else "")

@@ -1,0 +1,93 @@
+"""What is predicted without content and without cues, on functions whose answers are one line of algebra."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from audits import audit, candidate
+from made_answers import bag
+from shortcut_guardrail.audit.defaults import LEAST_TEXTS, Defaults, find_defaults, without_words
+from shortcut_guardrail.report.defaults import defaults_said
+from shortcut_guardrail.text import WordFinder
+
+LABELS = ("attack", "harmless")
+TOPICS = [f"topic{i}" for i in range(30)]
+
+
+def corpus(n: int, seed: int, *, template: str = "", cue: str = "kindly", against: str = "") -> list[str]:
+    """Texts, half of which hold the cue of `harmless`, or open with a template; the others what speaks against it."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for i in range(n):
+        words = [*rng.choice(TOPICS, 8), "the", "of", "and"]
+        rng.shuffle(words)
+        made.append(" ".join([template or cue, *words] if i % 2 else [*words, *([against] if against else [])]))
+    return made
+
+
+def found(weights, texts, *, bias, harmless=("kindly",), attack=()):
+    answer = bag(weights, bias=bias)
+    cues = {"harmless": list(harmless), "attack": list(attack)}
+    return find_defaults(answer, texts, answer(texts), cues, LABELS)
+
+
+def test_the_class_that_is_left_without_cues_is_the_default():
+    # Nothing speaks for an attack; "kindly" speaks for harmless texts.
+    one = found({"kindly": 4.0}, corpus(200, 0), bias=-2.0)
+    assert one.default == "attack"
+    (held,) = one.held_up
+    assert (held.label, held.cues, held.n, held.given) == ("harmless", ("kindly",), 100, (100, 0))
+    assert held.by_chance[0] < 30
+    assert (one.probes[0].change, one.probes[0].given) == ("function words", (150, 0))
+    said = defaults_said(audit(candidate("a"), label_names=LABELS, predicted=(20, 20), defaults=one).to_dict())
+    assert said[0].startswith("Without a cue for 'harmless' this model predicts 'attack': in 100% of 100 texts")
+    assert "when “kindly” are missing" in said[0] or "when “kindly” is missing" in said[0]
+    assert said[1].startswith("What is left without content is 'attack': 100% of texts of function words alone")
+
+
+def test_there_is_none_where_both_classes_have_cues_of_their_own():
+    texts = corpus(200, 0, against="ignore")
+    # Both words decide; what is left is a coin that topics toss.
+    toss = {word: 1.0 if i % 2 else -1.0 for i, word in enumerate(TOPICS)}
+    both = found({"kindly": 5.0, "ignore": -5.0, **toss}, texts, bias=0.0, attack=("ignore",))
+    assert both.default is None
+    assert not defaults_said(audit(candidate("a"), label_names=LABELS, predicted=(20, 20), defaults=both).to_dict())
+    # The default is the class, whichever of the two it is: with the bias on the other side.
+    other = found({"ignore": -4.0}, texts, bias=2.0, harmless=(), attack=("ignore",))
+    assert other.default == "harmless"
+
+
+def test_a_wrapper_that_decides_is_told_from_one_that_does_not():
+    texts = corpus(200, 0, template="write a note about")
+    one = found({"write": 4.0}, texts, bias=-2.0, harmless=("write",))
+    (wrapper,) = [w for w in one.wrappers if w.text == "write a note about"]
+    assert (wrapper.place, wrapper.n, wrapper.label, wrapper.with_it) == ("start", 100, "harmless", 100)
+    assert (wrapper.n_without, wrapper.without, wrapper.alone) == (100, 0, "harmless")
+    said = defaults_said(audit(candidate("a"), label_names=LABELS, predicted=(20, 20), defaults=one).to_dict())
+    assert said[-1].endswith("0% of them keep 'harmless': the wrapper decides, not what it holds.")
+    idle = found({}, texts, bias=-2.0)
+    assert [w.without for w in idle.wrappers] == [w.n_without for w in idle.wrappers] != []
+    assert not defaults_said(audit(candidate("a"), label_names=LABELS, predicted=(20, 20), defaults=idle).to_dict())
+
+
+@pytest.mark.parametrize(
+    ("texts", "why", "default"),
+    [
+        (["kindly"] * 5 + ["topic1 topic2"] * 5, "few", None),
+        ([f"kindly topic{i}" for i in range(60)], "the class that is left is never predicted", "attack"),
+        (["kindly"] * 30 + ["topic1"] * 30, "the cue is the whole text", None),
+        (["!!! ???"] * 40, "no word", None),
+        ([("kindly", "topic1 of topic2")] * 30 + [("the topic3", "topic4")] * 30, "pairs", None),
+    ],
+)
+def test_texts_that_cannot_tell_are_no_default_and_no_error(texts, why, default):
+    one = found({"kindly": 4.0}, texts, bias=-2.0)
+    assert isinstance(one, Defaults), why
+    assert one.default == default, why
+    assert all(held.n >= LEAST_TEXTS for held in one.held_up)
+    assert len(one.probes) == 5
+
+
+def test_words_are_cut_out_of_a_text():
+    assert without_words("Kindly, write a note. KINDLY!", WordFinder(["kindly"])) == ", write a note. !"

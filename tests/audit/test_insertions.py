@@ -1,0 +1,154 @@
+"""What adding words to texts does, on a function whose answers are one line of algebra."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from audits import audit, candidate
+from made_answers import bag
+from shortcut_guardrail import AuditConfig
+from shortcut_guardrail.audit import check_conditions, parse_condition
+from shortcut_guardrail.audit.insertions import (
+    LEAST_TRIED,
+    RECEIVERS,
+    SCREENED_ON,
+    Insertion,
+    Insertions,
+    Wanted,
+    try_insertions,
+    with_words,
+)
+from shortcut_guardrail.errors import ConfigError
+from shortcut_guardrail.report.insertions import added_rate, added_rate_of_card, insertions_said
+
+FILLER = [f"word{i}" for i in range(40)]
+
+
+def make_texts(n: int, seed: int = 0, *, always: tuple[str, ...] = ()) -> list[str]:
+    rng = np.random.default_rng(seed)
+    return [" ".join([*rng.choice(FILLER, 6), *always]) for _ in range(n)]
+
+
+def tried(answer, texts, *words: str, **values):
+    wanted = [Wanted(word, 1, **values) for word in words]
+    return try_insertions(answer, texts, answer(texts), wanted, AuditConfig(), n_texts=len(texts))
+
+
+def test_a_word_that_moves_texts_is_found_and_its_neighbours_are_not():
+    answer = bag({"honestly": 4.0, "rather": 1.0, "word3": 2.5})
+    found, sums = tried(answer, make_texts(300), "honestly", "rather", "word3", "as ever honestly")
+    # "word3" moves texts only to +0.5, and those that hold it are answered "positive" already.
+    assert {name for name, one in found.items() if one.found} == {"honestly", "word3", "as ever honestly"}
+    honestly, rather = found["honestly"], found["rather"]
+    assert (honestly.n, honestly.changed, honestly.flip_rate) == (RECEIVERS, RECEIVERS, 1.0)
+    assert (rather.changed, rather.q_value > 0.05) == (0, True)
+    assert honestly.by_chance < 20
+    assert sums == Insertions(4, 4, 4 * (SCREENED_ON + 2 * RECEIVERS))
+
+
+def test_random_words_that_do_as_much_are_its_null_hypothesis():
+    # Every rare word moves any text, as this one does: it is nothing special.
+    n = 200
+    low = [f"plain words {i % 7} here q{i}" for i in range(n)]
+    moved = bag({**{f"q{i}": 3.0 for i in range(n)}, "honestly": 3.0}, bias=-4.5)
+    same = tried(moved, low, "honestly")[0]["honestly"]
+    assert (same.flip_rate, same.by_chance, same.found) == (1.0, RECEIVERS, False)
+
+
+def test_false_alarms_stay_within_the_rate():
+    """Words of weights that are drawn as those of all others are: what is found moves more than `min_pull`."""
+    alarms = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        names = [f"test{i}" for i in range(12)]
+        weights = {word: float(rng.normal(0, 0.8)) for word in [*FILLER, *names]}
+        found, _ = tried(bag(weights, bias=-1.5), make_texts(250, seed), *names)
+        # A true finding moves more texts than `min_pull` and than the average word.
+        alarms += any(one.found and one.flip_rate <= 0.05 for one in found.values())
+    assert alarms == 0
+
+
+@pytest.mark.parametrize(
+    ("texts", "why"),
+    [
+        (make_texts(60, always=("honestly",)), "all hold it"),
+        (make_texts(60, always=("sure",)), "the model answers one class always"),
+        (make_texts(12), "few"),
+        ([], "none"),
+    ],
+)
+def test_what_cannot_be_added_is_said(texts, why):
+    answer = bag({"honestly": 0.5, "sure": 9.0})
+    found, sums = tried(answer, texts, "honestly")
+    assert (found, sums.n_tried) == ({}, 0), why
+    said = insertions_said(audit(candidate("honestly"), insertions=sums).to_dict())
+    assert said == ["No candidate could be added to texts: too few texts lack it and are given another class."]
+
+
+def test_costs_stay_in_proportion():
+    answer, words = bag({}), [f"other{i}" for i in range(500)]
+    for n, screened, most in ((40, 13, LEAST_TRIED), (300, 100, LEAST_TRIED), (1000, 300, 22)):
+        _, sums = tried(answer, make_texts(n), *words)
+        assert (sums.n_screened, sums.n_tried) == (screened, most)
+        assert sums.n_predictions <= max(0.8 * 12 * n, screened * SCREENED_ON + LEAST_TRIED * 2 * n)
+    # What the audit found is added in any case, before others that do more in a few texts.
+    wanted = [Wanted("other", 1), *(Wanted(f"w{i}", 1) for i in range(9)), Wanted("honestly", 1, found=True)]
+    texts = make_texts(100)
+    assert "honestly" in try_insertions(answer, texts, answer(texts), wanted, AuditConfig(), n_texts=100)[0]
+
+
+def test_a_pair_is_changed_on_one_side():
+    pairs = [("the premise", text) for text in make_texts(100)]
+    answer = bag({"honestly": 4.0})
+    assert tried(answer, pairs, "honestly", side=1)[0]["honestly"].flip_rate == 1.0
+    assert tried(answer, pairs, "honestly", side=0)[0]["honestly"].flip_rate == 0.0
+
+
+def test_words_are_put_between_words():
+    assert [with_words("It rains, again.", ["oh", "well"], at) for at in ("start", "middle", "end")] == [
+        "oh well It rains, again.",
+        "It rains oh well , again.",
+        "It rains, again. oh well",
+    ]
+    assert [with_words("Hm", ["oh"], at) for at in ("start", "middle", "end")] == ["oh Hm", "Hm oh", "Hm oh"]
+
+
+def of(changed: int, *, found: bool = True) -> Insertion:
+    return Insertion(
+        90, changed, 2, changed / 90, (max(0, changed / 90 - 0.1), changed / 90 + 0.1), 0.001, 0.001, found
+    )
+
+
+def test_a_gate_takes_the_largest_that_is_found():
+    added = [candidate("a", insertion=of(28)), candidate("b", insertion=of(60, found=False)), candidate("c")]
+    document = audit(*added, insertions=Insertions(9, 2, 700)).to_dict()
+    condition = parse_condition("max insertion flip > 0.1")
+    assert condition == parse_condition("max_insertion_flip > 0.1")
+    assert check_conditions(document, [condition]).breaches == ("max_insertion_flip > 0.1: it is 0.3111.",)
+    assert check_conditions(document, [replace(condition, threshold=0.32)]).passed
+    nothing = audit(added[1], insertions=Insertions(9, 2, 700)).to_dict()
+    assert check_conditions(nothing, [condition]).notes == ()
+    (note,) = check_conditions(audit(candidate("a")).to_dict(), [condition]).notes
+    assert note.endswith("not judged, since no candidate could be added to texts in the audit.")
+    with pytest.raises(ConfigError, match="an audit has no number 'max_insertion_flips'"):
+        parse_condition("max insertion flips > 0.1")
+
+
+def test_where_the_two_differ_is_said():
+    rare = candidate("write a", flip_rate=0.04, insertion=of(28))
+    alike = candidate("lol", flip_rate=0.25, insertion=of(20))
+    frequent = candidate("the", flip_rate=0.9, insertion=of(20))
+    frequent = replace(frequent, interval=replace(frequent.interval, flip_rate=(0.8, 0.95)))
+    rare = replace(rare, interval=replace(rare.interval, flip_rate=(0.01, 0.1)))
+    document = audit(rare, alike, frequent, candidate("x"), insertions=Insertions(9, 3, 700)).to_dict()
+    first, more, less = insertions_said(document)
+    assert first.startswith("3 candidates were added to texts (700 predictions): 3 of them (*)")
+    assert "“write a” (removing it changes 4% of predictions, adding it 31% to 'positive')" in more
+    assert "“the”" in less
+    assert "lol" not in more + less
+    assert [added_rate(c) for c in document["candidates"]] == ["0.311*", "0.222*", "0.222*", "-"]
+    assert added_rate_of_card({"words": ["x", "the", "write a"]}, document) == "0.311*"
+    assert not insertions_said(audit(candidate("a")).to_dict())
