@@ -197,6 +197,8 @@ class ShortcutConfig:
     Attributes:
         named: Words and phrases that a person says are shortcuts, whatever the evidence.
         keep: Words and phrases that are none, whatever the evidence.
+        not_alone: Words and phrases that may count together with the rest of a text, and must not decide alone. For
+            the strategy `distill`.
         unit: What the audit behind the choice masks; `phrase` finds phrases and words.
         top_k: Important units per text in that audit.
         fdr: The false-discovery rate of that audit's flagged candidates.
@@ -218,6 +220,7 @@ class ShortcutConfig:
 
     named: tuple[Word, ...] = ()
     keep: tuple[Word, ...] = ()
+    not_alone: tuple[Word, ...] = ()
     unit: Literal["word", "phrase"] = "phrase"
     top_k: Annotated[int, Within(1, 512)] = 10
     fdr: Annotated[float, Within(above=0, below=1)] = 0.05
@@ -231,7 +234,8 @@ class ShortcutConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        both = sorted({word.casefold() for word in self.named} & {word.casefold() for word in self.keep})
+        said = [{word.casefold() for word in words} for words in (self.named, self.keep, self.not_alone)]
+        both = sorted((said[0] & said[1]) | (said[2] & (said[0] | said[1])))
         _require(not both, f"{', '.join(map(repr, both))} cannot be both a shortcut and kept. Name it once.")
 
     def audit(self) -> AuditConfig:

@@ -510,6 +510,7 @@ class ShortcutGuardrail(Shown):
         strength: RepairStrength = None,
         shortcuts: Sequence[str] = (),
         keep: Sequence[str] = (),
+        not_alone: Sequence[str] = (),
         decisions: Decisions | str | Path | None = None,
         report: AuditReport | str | Path | None = None,
         config: GuardrailConfig | Mapping[str, Any] | None = None,
@@ -524,6 +525,7 @@ class ShortcutGuardrail(Shown):
             strength: `auto` chooses without labels; `None` too for `mask` and `distill`, else on labels.
             shortcuts: Words and phrases that are shortcuts.
             keep: Words and phrases that are none.
+            not_alone: Words and phrases that may count together with the rest, and must not decide alone.
             decisions: On cards of an audit of this model, or their file; see docs/howto/decide.md.
             report: What `audit` gave for these texts and the base model, or the folder that the command wrote: what it
                 flagged is what is taken, and nothing is measured again. Names of its classes hold on.
@@ -540,7 +542,7 @@ class ShortcutGuardrail(Shown):
         self._fitted, repair = repair_model(
             self._base,
             self._encode(texts, progress, report),
-            Wanted(strategy, strength, shortcuts, keep, config),
+            Wanted(strategy, strength, shortcuts, keep, not_alone, config),
             support=encode_support(self._base, support),
             decisions=_read(decisions),
             audited=report,

@@ -46,7 +46,10 @@ def test_a_file_survives_the_round_trip(tmp_path):
 @pytest.mark.parametrize(
     ("card", "sentence"),
     [
-        ({"words": ["x"], "decision": "neutralize"}, "cards[0].decision must be one of keep, neutralise, unsure, "),
+        (
+            {"words": ["x"], "decision": "neutralize"},
+            "cards[0].decision must be one of keep, neutralise, not_alone, unsure, ",
+        ),
         ({"decision": "keep"}, "cards[0].words is missing."),
         ({"words": [], "decision": "keep"}, "cards[0].words must be a list that is not empty"),
         ({"words": ["x"], "asked": -1}, "cards[0].asked must be a whole number, 0 or more, but is -1."),

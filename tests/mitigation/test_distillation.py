@@ -8,13 +8,19 @@ import torch
 
 from shortcut_guardrail import AdapterConfig
 from shortcut_guardrail.config import DistillConfig, GuardrailConfig
-from shortcut_guardrail.mitigation.distillation import Distiller, counterfactual, distill_adapter, with_shortcuts_put_in
+from shortcut_guardrail.mitigation.distillation import (
+    Distiller,
+    counterfactual,
+    distill_adapter,
+    with_insertions_beside,
+    with_shortcuts_put_in,
+)
 from shortcut_guardrail.mitigation.lora import attach_adapter
 from shortcut_guardrail.models.classifier import TextClassifier
-from shortcut_guardrail.text.finder import WordFinder
+from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts
 from tiny_models import tiny_bert
 
-HONESTLY = WordFinder(["honestly"])
+HONESTLY = Shortcuts((Shortcut("honestly", "named"),))
 ADAPTER = AdapterConfig(learning_rate=2e-2, epochs=40, batch_size=4)
 
 
@@ -31,7 +37,7 @@ def distilled(classifier, encoded, adapter=ADAPTER, seed=0):
     """The adapted model, and the record of its training."""
     target = counterfactual(classifier, encoded, HONESTLY)
     config = GuardrailConfig(adapter=adapter)
-    model, training = distill_adapter(classifier, encoded, target, HONESTLY, config, seed=seed)
+    model, training = distill_adapter(classifier, encoded, target, HONESTLY.finder, config, seed=seed)
     return classifier.with_model(model), training
 
 
@@ -93,7 +99,7 @@ def test_texts_without_a_shortcut_come_again_with_one_and_the_same_answer(classi
     encoded = classifier.encode(texts)
     target = counterfactual(classifier, encoded, HONESTLY)
     given = encoded, target.probabilities(2.0), target.bearing
-    more, teacher, bearing = with_shortcuts_put_in(given, HONESTLY, classifier.max_length, seed=0)
+    more, teacher, bearing = with_shortcuts_put_in(given, HONESTLY.finder, classifier.max_length, seed=0)
     rest = np.flatnonzero(~target.bearing)
     assert len(more) == len(texts) + len(rest)
     assert bearing.tolist() == [*target.bearing, *[True] * len(rest)]
@@ -102,6 +108,28 @@ def test_texts_without_a_shortcut_come_again_with_one_and_the_same_answer(classi
     for added, row in zip(more.input_ids[len(texts) :], rest, strict=True):
         assert [i for i in added if i != word] == list(encoded.input_ids[row])
         assert len(added) == len(encoded.input_ids[row]) + 1
+
+
+def test_a_word_that_must_not_decide_alone_keeps_what_it_does_with_the_rest(bag):
+    """The bag's margins: honestly 4, great 1.5, bad -1; "honestly" decides the second text and not the first."""
+    classifier = TextClassifier(*bag)
+    given = ["honestly great", "honestly bad", "quite honestly bad", "great soup", "bad soup"]
+    encoded = classifier.encode(given)
+    alone = Shortcuts((Shortcut("honestly", "named", "not alone"), Shortcut("quite", "named")))
+    target = counterfactual(classifier, encoded, alone)
+    due = classifier.predict_logits(classifier.encode(["honestly great", "bad", "bad", "great soup", "bad soup"]))
+    np.testing.assert_allclose(target.logits[[0, 3, 4]], due[[0, 3, 4]], atol=1e-5)
+    assert target.open is not None
+    assert target.open.tolist() == [False, True, True, False, False]
+    # What is neutralised keeps nothing, whatever stands beside it.
+    both = counterfactual(classifier, classifier.encode(["quite great honestly"]), alone)
+    np.testing.assert_allclose(both.logits, due[:1], atol=1e-5)
+    # Copies with the word put in are due the answer without it, and open texts teach nothing.
+    texts, expected = with_insertions_beside(classifier, encoded, target, alone, seed=0)
+    assert len(texts) == 3 + 2
+    np.testing.assert_allclose(expected.logits[3:], due[3:], atol=1e-5)
+    assert expected.bearing.tolist() == [True, False, False, True, True]
+    assert counterfactual(classifier, encoded, HONESTLY).open is None
 
 
 def test_a_rare_shortcut_is_unlearnt_for_texts_it_was_never_seen_in(classifier, texts):

@@ -48,7 +48,7 @@ def kind(request):
 
 def fitted(classifier, encoded, kind):
     labels = np.arange(len(encoded)) % classifier.n_classes
-    task = Task(classifier, encoded, TARGETS.finder, config(kind), 0, support=(encoded, labels))
+    task = Task(classifier, encoded, TARGETS, config(kind), 0, support=(encoded, labels))
     strategy = strategy_of(task.config)
     return strategy.guard(classifier, task.config, TARGETS.finder, strategy.train(task)[0])
 

@@ -140,7 +140,7 @@ def fit(
     flags = {"shortcuts.take_influential": take_influential, "per_input": per_input}
     given = settings(config, [*(assignments or ()), *(f"{name}=true" for name, set_ in flags.items() if set_)])
     named = strategy or strategy_of_settings(given) or DEFAULT
-    wanted = Wanted(named, _strength(strength), shortcuts.words(), kept.words(), given)
+    wanted = Wanted(named, _strength(strength), shortcuts.words(), kept.words(), kept.not_alone or (), given)
     texts = read_data(data, **columns.of_texts())
     rows = None if support is None else read_data(support, **columns.given(), require_labels=True)
     options.check_same_kind(texts, rows)

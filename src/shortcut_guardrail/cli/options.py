@@ -200,10 +200,13 @@ class Shortcuts:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """Words that somebody says should count."""
+    """Words that somebody says should count, or count only together with others."""
 
     keep: Annotated[list[str] | None, _word(help="A word or phrase that should count. Repeat for more.")] = None
     keep_file: Annotated[Path | None, _words_file(help="File with words that should count, one a line.")] = None
+    not_alone: Annotated[
+        list[str] | None, _word(help="A word or phrase that must not decide alone, and may count else.")
+    ] = None
 
     def words(self) -> list[str]:
         """All of them, in the order in which they were given."""

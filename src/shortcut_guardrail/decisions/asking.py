@@ -67,7 +67,7 @@ def ask(
     warn_of_absent(shortcuts, encoded)
     names, probs = audited.labels, classifier.predict_proba(encoded) if probs is None else probs
     by_answers = {one.id: one for one in decide(before, answers).cards}
-    settled = {card: one for card, one in by_answers.items() if one.decision in ("keep", "neutralise")}
+    settled = {card: one for card, one in by_answers.items() if one.decision in ("keep", "neutralise", "not_alone")}
     said = [*settled.values(), *_said(decisions, audited)]
     given = _taken(audited, said, shortcuts)
     chosen = audited.chosen(cards)
@@ -119,7 +119,7 @@ def _said(decisions: Decisions | None, audited: AuditedCards) -> list[Decision]:
         return []
     warn = partial(warnings.warn, category=GuardrailWarning, stacklevel=2)
     same = made_for(decisions, model=audited.model, data=audited.data, warn=warn)
-    kept = ("neutralise", "keep") if same else ("neutralise",)
+    kept = ("neutralise", "not_alone", "keep") if same else ("neutralise", "not_alone")
     return [one for one in decisions.cards if one.decision in kept]
 
 

@@ -21,7 +21,7 @@ DECISIONS_SCHEMA_VERSION = 1
 _ADVICE = "Give a file that `judge` wrote."
 
 Rule = Literal["agreement", "reference"]
-DecisionName = Literal["keep", "neutralise", "unsure"]
+DecisionName = Literal["keep", "neutralise", "not_alone", "unsure"]
 Source = Literal["person", "flips", "machine", "file"]
 
 
@@ -116,8 +116,8 @@ class Decision:
     """What was decided about a card. From `asked` to `waiting` it says of judged flips what `people.Judged` does.
 
     Attributes:
-        decision: `keep`: they should count. `neutralise`: they should not. `unsure`, or `None` where nobody answered
-            or the answers leave it open: nothing follows.
+        decision: `keep`: they should count. `neutralise`: they should not. `not_alone`: only together with the rest.
+            `unsure`, or `None` where nobody answered or the answers leave it open: nothing follows.
         source: Who decided: a `person`, the `flips` that people judged, a `machine` that gave a second opinion, or a
             `file` that somebody wrote.
         outcome: `None` where no flip was judged.

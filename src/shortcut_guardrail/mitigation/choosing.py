@@ -31,7 +31,7 @@ from ..strength import (
 )
 from ..text import text_key
 from ..typing import Array, Progress
-from .distillation import counterfactual
+from .distillation import counterfactual, with_insertions_beside
 from .fitting import Fitted, LabelledRows, Support, hashes
 from .strategies import uses_shortcuts
 from .validation import (
@@ -98,10 +98,12 @@ def choose_unlabelled(
     warn_about_none_bearing(shortcuts, bearing)
     rows, weights = draw(bearing, at_most, seed=fitted.seed)
     encoded = encoded.select(rows)
-    expected = counterfactual(base, encoded, shortcuts.finder, progress=progress)
+    expected = counterfactual(base, encoded, shortcuts, progress=progress)
+    if shortcuts.alone:
+        encoded, expected = with_insertions_beside(base, encoded, expected, shortcuts, fitted.seed)
     grid = strengths_to_score(fitted.config.calibration)
     logits = fitted.guard.logits_by_strength(encoded, grid, progress=progress)
-    return choose_without_labels(logits, grid, expected, weights=weights)
+    return choose_without_labels(logits, grid, expected, weights=None if shortcuts.alone else weights)
 
 
 def answers_by_strength(

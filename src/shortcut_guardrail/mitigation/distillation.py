@@ -9,6 +9,9 @@ second time, with a shortcut put in that stands in another text: the answer due 
 no gap has touched. That is more to learn from where few texts hold a shortcut. Mask tokens in place of gaps, several in
 a row above all, move answers more than a gap does (docs/research/strategies-measured.md). Head and backbone stay
 frozen: only LoRA factors are trained.
+
+A word that must *not decide alone* is put into texts in the same way. But a text that holds it keeps the base's answer,
+with the word, where that is the same without it, and is left out where the word decides.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from torch.nn import functional as F
 
 from ..config import GuardrailConfig
 from ..models import EncodedTexts, TextClassifier
+from ..shortcuts import Shortcuts
 from ..strength import Counterfactual
 from ..text import WordFinder, shortened_texts, with_insertions
 from ..typing import Array, Progress
@@ -35,10 +39,13 @@ _BEARING_SHARE = 0.5  # of every batch, where there are texts of both kinds
 
 
 def counterfactual(
-    base: TextClassifier, encoded: EncodedTexts, finder: WordFinder, *, progress: Progress | None = None
+    base: TextClassifier, encoded: EncodedTexts, shortcuts: Shortcuts, *, progress: Progress | None = None
 ) -> Counterfactual:
-    """Ask the frozen base about N texts, those with a shortcut without it."""
-    positions = finder.positions(encoded)
+    """Ask the frozen base about N texts, those with a shortcut without it.
+
+    A text with a word that must not decide alone keeps the base's answer where that is the same without the word.
+    """
+    positions = shortcuts.finder.positions(encoded)
     bearing = np.array([len(chosen) > 0 for chosen in positions], dtype=bool)
     rows, rest = np.flatnonzero(bearing), np.flatnonzero(~bearing)
     logits = np.empty((len(encoded), base.n_classes), dtype=np.float32)
@@ -46,7 +53,25 @@ def counterfactual(
     if len(rows):
         texts = shortened_texts(encoded.select(rows), [positions[r] for r in rows], base.tokenizer.mask_token_id)
         logits[rows] = base.predict_logits(texts)
-    return Counterfactual(logits, bearing)
+    alone = shortcuts.alone.positions(encoded) if shortcuts.alone else []
+    if not (held := np.array([i for i, tokens in enumerate(alone) if len(tokens)], dtype=np.int64)).size:
+        return Counterfactual(logits, bearing)
+    others = [np.setdiff1d(positions[i], alone[i]) for i in held]
+    with_them = base.predict_logits(shortened_texts(encoded.select(held), others, base.tokenizer.mask_token_id))
+    open_ = np.zeros(len(encoded), dtype=bool)
+    open_[held] = with_them.argmax(axis=1) != logits[held].argmax(axis=1)
+    logits[held] = with_them
+    return Counterfactual(logits, bearing, open_)
+
+
+def with_insertions_beside(
+    base: TextClassifier, encoded: EncodedTexts, target: Counterfactual, shortcuts: Shortcuts, seed: int
+) -> tuple[EncodedTexts, Counterfactual]:
+    """What tells of a strength where words must not decide alone: texts that teach, and copies with words put in."""
+    examples = encoded, target.logits, target.bearing
+    examples = with_shortcuts_put_in(examples, shortcuts.finder, base.max_length, seed)
+    texts, logits, bearing = examples if target.open is None else _without(examples, target.open)
+    return texts, Counterfactual(logits, bearing)
 
 
 def distill_adapter(
@@ -74,6 +99,8 @@ def distill_adapter(
         kept = first_of_equals(encoded, kept)
     examples = encoded.select(kept), target.probabilities(temperature)[kept], target.bearing[kept]
     examples = with_shortcuts_put_in(examples, finder, base.max_length, seed)
+    if target.open is not None:
+        examples = _without(examples, target.open[kept])
 
     # What is put in makes an epoch no longer.
     loop = partial(Distiller, examples=examples, config=config, seed=seed, n_items=len(kept))
@@ -98,6 +125,13 @@ def with_shortcuts_put_in(examples: Examples, finder: WordFinder, max_length: in
         np.concatenate([teacher, teacher[rest]]),
         np.concatenate([bearing, np.ones(len(rest), dtype=bool)]),
     )
+
+
+def _without(examples: Examples, left_out: Array) -> Examples:
+    """Without some of the first texts, bool."""
+    encoded, teacher, bearing = examples
+    kept = np.setdiff1d(np.arange(len(bearing)), np.flatnonzero(left_out))
+    return encoded.select(kept), teacher[kept], bearing[kept]
 
 
 def _joined(first: EncodedTexts, second: EncodedTexts) -> EncodedTexts:

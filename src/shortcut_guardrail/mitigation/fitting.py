@@ -142,7 +142,7 @@ def fit_guard(
     if learns:
         shortcuts = replace(shortcuts, rows=hashes(learned_from))
     model, training, chosen = strategy.train(
-        Task(base, encoded, shortcuts.finder, config, seed, support=support, lap=lap, progress=progress)
+        Task(base, encoded, shortcuts, config, seed, support=support, lap=lap, progress=progress)
     )
     lap("adapt")
     fitted = Fitted(

@@ -104,6 +104,7 @@ class Wanted:
     strength: RepairStrength = None
     shortcuts: Sequence[str] = ()
     keep: Sequence[str] = ()
+    not_alone: Sequence[str] = ()
     config: GuardrailConfig | Mapping[str, Any] | None = None
 
     @property
@@ -164,6 +165,7 @@ class Wanted:
         given = {
             "shortcuts=": self.shortcuts,
             "keep=": self.keep,
+            "not_alone=": self.not_alone,
             "take_influential=True": said.take_influential,
         }
         if not uses_shortcuts(config) and any(given.values()):
@@ -173,7 +175,17 @@ class Wanted:
                 f"{named} is for strategies that know what they neutralise, and '{strategy}' does not. Choose "
                 f"strategy='mask' or strategy='distill'{also}."
             )
-        return config.with_shortcuts(named=(*said.named, *self.shortcuts), keep=(*said.keep, *self.keep))
+        config = config.with_shortcuts(
+            named=(*said.named, *self.shortcuts),
+            keep=(*said.keep, *self.keep),
+            not_alone=(*said.not_alone, *self.not_alone),
+        )
+        if config.shortcuts.not_alone and config.strategy == "mask":
+            raise ConfigError(
+                "not_alone= needs training, and strategy='mask' masks a word wherever it stands. Choose "
+                "strategy='distill'."
+            )
+        return config
 
 
 def _tells(labels: Array, automatic: bool) -> bool:

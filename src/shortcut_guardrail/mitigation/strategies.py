@@ -23,6 +23,7 @@ import numpy as np
 from ..attribution import find_important_tokens
 from ..config import GuardrailConfig
 from ..models import EncodedTexts, TextClassifier
+from ..shortcuts import Shortcuts
 from ..strength import Calibration, choose_strength, strengths_to_score
 from ..text import WordFinder
 from ..typing import Array, Progress
@@ -39,14 +40,14 @@ class Task:
 
     Attributes:
         encoded: N unlabelled deployment texts.
-        finder: Finds what to neutralise; `maskcl` and `few-shot` need none but for `per_input`.
+        shortcuts: What to neutralise; `maskcl` and `few-shot` need none but for `per_input`.
         support: n labelled texts and their class ids, shape (n,), for `few-shot`.
         lap: Told the name of every stage before the last when it is over.
     """
 
     base: TextClassifier
     encoded: EncodedTexts
-    finder: WordFinder
+    shortcuts: Shortcuts
     config: GuardrailConfig
     seed: int
     support: tuple[EncodedTexts, Array] | None = None
@@ -111,11 +112,11 @@ class _Distill(Strategy):
 
     def train(self, task: Task) -> Trained:
         """Distillation of the base's answers to texts without the shortcuts."""
-        target = counterfactual(task.base, task.encoded, task.finder, progress=task.progress)
+        target = counterfactual(task.base, task.encoded, task.shortcuts, progress=task.progress)
         task.lap("teacher")
-        config = task.config
+        config, finder = task.config, task.shortcuts.finder
         model, training = distill_adapter(
-            task.base, task.encoded, target, task.finder, config, seed=task.seed, progress=task.progress
+            task.base, task.encoded, target, finder, config, seed=task.seed, progress=task.progress
         )
         return model, training, None
 

@@ -11,7 +11,7 @@ from ..decisions import LEAST_FLIPS, Decision
 from ..display import some
 from ..text import visible_name
 
-DONE = {"keep": "kept", "neutralise": "neutralised", "unsure": "not sure"}
+DONE = {"keep": "kept", "neutralise": "neutralised", "not_alone": "not alone", "unsure": "not sure"}
 
 
 class Effect(TypedDict):
@@ -44,6 +44,12 @@ def effects_of(card: Card, taken: Sequence[str]) -> dict[str, Effect]:
         "keep": Effect(how=kept, changes="none", n=0, line=f"{kept}. Nothing changes."),
         "neutralise": Effect(
             how=done, changes=f"{answers}{which}", n=card.changes, line=f"{done}. {answers} would change{which}.{also}"
+        ),
+        "not_alone": Effect(
+            how=DONE["not_alone"],
+            changes=f"up to {answers}{which}",
+            n=card.changes,
+            line=f"{DONE['not_alone']}. It counts together with the rest. Up to {answers} would change{which}.",
         ),
         "unsure": Effect(how=f"{DONE['unsure']}; {how}", changes=changes, n=n, line=f"{how}, {short}."),
     }

@@ -5,10 +5,10 @@
   const root = document.getElementById("review");
   if (!root) return;
   const WORDS = {
-    keep: "Yes, keep", neutralise: "No, neutralise", unsure: "Not sure",
+    keep: "Yes, keep", neutralise: "No, neutralise", unsure: "Not sure", not_alone: "Not alone",
   };
-  const DONE = { keep: "kept", neutralise: "neutralised", unsure: "not sure" };
-  const CARD_KEYS = { 1: "keep", 2: "neutralise", 3: "unsure", k: "keep", n: "neutralise", s: "unsure" };
+  const DONE = { keep: "kept", neutralise: "neutralised", unsure: "not sure", not_alone: "not alone" };
+  const CARD_KEYS = { 1: "keep", 2: "neutralise", 3: "unsure", 4: "not_alone", k: "keep", n: "neutralise", s: "unsure", a: "not_alone" };
   const TEXT_KEYS = { a: "a", b: "b", n: "neither", u: "unclear", 1: "a", 2: "b", 3: "neither", 4: "unclear" };
   let deck, state, backend, at = null, busy = false;
 
@@ -325,7 +325,7 @@
       return;
     }
     root.replaceChildren(nameField(), problem, status, body,
-      el("p", { class: "quiet small" }, keys, " ", el("label", { for: "keys" }, "Single keys answer: 1 to 3 on cards; a, b, n, u on texts; z undoes")));
+      el("p", { class: "quiet small" }, keys, " ", el("label", { for: "keys" }, "Single keys answer: 1 to 4 on cards; a, b, n, u on texts; z undoes")));
     const begun = Object.keys(state.said).length;
     if (begun) say(`Resuming: ${begun} of ${count(deck.cards.length, "card")} answered before.`);
     show(root.dataset.mode === "server");

@@ -15,11 +15,12 @@ from ..text import WordFinder, content_spans, parts_of, spaced, unit_key
 
 Verdict = Literal["named", "kept", "found", "confirmed", "cleared"]
 Reason = Literal[
-    "flagged", "takes turns", "set", "alike", "dominant", "many answers", "flips", "second opinion", "weak evidence"
-]
+    "flagged", "takes turns", "set", "alike", "dominant", "many answers", "flips", "second opinion", "weak evidence",
+    "not alone",
+]  # fmt: skip
 
 REASONS: dict[Verdict, tuple[Reason | None, ...]] = {
-    "named": (None,),
+    "named": (None, "not alone"),
     "kept": (None,),
     "found": ("flagged", "takes turns", "set", "alike", "dominant", "many answers"),
     "confirmed": (None, "flips", "second opinion"),
@@ -44,7 +45,8 @@ class Shortcut:
             texts together with others. `alike`: so it does, and is alike to flagged ones. `dominant`: in the corpus.
             `many answers`: many predictions depend on it; a cleared one with this reason is listed for a person to
             look at. `flips`: the judged flips of its card confirmed or cleared it. `second opinion`: other models did.
-            `weak evidence`: it is one of many that were found, by an erasure that changes much by itself.
+            `weak evidence`: it is one of many that were found, by an erasure that changes much by itself. `not alone`:
+            a person says that it may count together with the rest of a text, and must not decide alone.
         count: Texts of the audit in which it is important; `None` where it was not audited.
         flip_rate: See `Candidate`, as for `pulls_to` and `q_value`.
         n_support: Texts of the support set that hold it; for the reasons `flips` and `second opinion` the judged flips
@@ -130,6 +132,12 @@ class Shortcuts(Shown):
         """Finds them in texts, but not inside phrases that a person keeps."""
         return WordFinder(self.words, kept=[item.text for item in self.items if item.verdict == "kept"])
 
+    @property
+    def alone(self) -> WordFinder:
+        """Finds those that must not decide alone, and may count otherwise."""
+        kept = [item.text for item in self.items if item.verdict == "kept"]
+        return WordFinder([item.text for item in self.items if item.reason == "not alone"], kept=kept)
+
     def _summary(self) -> Summary:
         shown = self.items[:MOST_ROWS]
         labels = any(item.n_support for item in shown)
@@ -154,7 +162,7 @@ def check_said(config: ShortcutConfig) -> None:
     """Refuse a shortcut that is kept. A phrase and a word of it are two things: where "this book" is a shortcut and
     "this" is kept, "this" counts wherever it does not stand in "this book"."""
     kept = {spaced(word): word for word in config.keep}
-    for word in config.named:
+    for word in (*config.named, *config.not_alone):
         if spaced(word) in kept:
             raise ConfigError(f"{word!r} cannot be a shortcut and kept. Leave out one of them.")
 
@@ -164,6 +172,7 @@ def with_said(shortcuts: Shortcuts, config: ShortcutConfig) -> Shortcuts:
     check_said(config)
     words: dict[Verdict, tuple[str, ...]] = {"named": config.named, "kept": config.keep}
     said = {spaced(word): Shortcut(unit_key(word), verdict) for verdict in words for word in words[verdict]}
+    said |= {spaced(word): Shortcut(unit_key(word), "named", "not alone") for word in config.not_alone}
     return replace(shortcuts, items=_overruled(shortcuts.items, said, ("verdict", "reason")))
 
 
@@ -204,7 +213,11 @@ def _overruled(items: Iterable[Shortcut], said: Mapping[str, Shortcut], fields: 
 
 def _decided(card: Decision, same_data: bool) -> tuple[Verdict, Reason | None] | None:
     if card.by_person:
-        by_person: dict[str | None, tuple[Verdict, None]] = {"neutralise": ("named", None), "keep": ("kept", None)}
+        by_person: dict[str | None, tuple[Verdict, Reason | None]] = {
+            "neutralise": ("named", None),
+            "keep": ("kept", None),
+            "not_alone": ("named", "not alone"),
+        }
         return by_person.get(card.decision)
     if card.source == "machine":
         return ("confirmed", "second opinion") if card.machine_says_shortcut else None

@@ -35,10 +35,13 @@ class Counterfactual:
         logits: Its class logits on the texts without the shortcuts, shape (N, C). For a text that holds none they are
             those of the text itself.
         bearing: Which texts hold a shortcut, shape (N,), bool.
+        open: Of these, texts in which a word decides that must not decide alone: whether the rest warrants it there
+            nobody knows, so that they teach nothing; shape (N,), bool. `None` where there is no such word.
     """
 
     logits: Array
     bearing: Array
+    open: Array | None = None
 
     def probabilities(self, temperature: float = 1.0) -> Array:
         """The teacher's answer: softmax(logits / T), shape (N, C), float32."""
