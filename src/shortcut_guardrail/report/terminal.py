@@ -63,7 +63,7 @@ def print_audit(document: Mapping[str, Any]) -> None:
         cards.collapse_padding = True
         for card in document["cards"][:SHOWN_CARDS]:
             sign, numbers = _SIGNS.get(card["evidence"]["status"], ""), (str(card["texts"]), str(card["changes"]))
-            words, pulls_to = words_of(card["words"], 36), Text(card["pulls_to"])
+            words, pulls_to = words_of(card["words"], 36), Text(visible_name(card["pulls_to"]))
             added = added_rate_of_card(card, document)
             cards.add_row(sign, words, *numbers, percent(card["share"]), added, pulls_to)
         console.print(cards)
@@ -93,7 +93,7 @@ def _audit_row(candidate: Mapping[str, Any]) -> tuple[str, ...]:
         added_rate(candidate),
         number(candidate["contradiction_rate"]),
         "-" if candidate["p_value"] is None else p_value(candidate["q_value"]),
-        candidate["pulls_to"] or "-",
+        visible_name(candidate["pulls_to"] or "-"),
     )
 
 
