@@ -71,6 +71,13 @@ def test_a_wrapper_that_decides_is_told_from_one_that_does_not():
     assert not defaults_said(audit(candidate("a"), label_names=LABELS, predicted=(20, 20), defaults=idle).to_dict())
 
 
+def test_a_wrapper_that_is_the_whole_text_is_said():
+    texts = [*["write a note about"] * 40, *corpus(100, 0)[::2]]
+    one = found({"write": 4.0}, texts, bias=-2.0, harmless=("write",))
+    said = defaults_said(audit(candidate("a"), label_names=LABELS, predicted=(20, 20), defaults=one).to_dict())
+    assert said[-1].startswith("40 texts are nothing but “write a note about”.")
+
+
 @pytest.mark.parametrize(
     ("texts", "why", "default"),
     [

@@ -159,11 +159,9 @@ def _cues(report: AuditReport) -> dict[str, list[str]]:
 
 
 def _side(candidate: Candidate, texts: Sequence[Text]) -> int:
-    """On which side of a pair it stands more often; where it is important, if that is known."""
+    """On which side of a pair it stands more often."""
     if isinstance(texts[0], str):
         return 0
-    if candidate.examples:
-        return round(sum(example.segment for example in candidate.examples) / len(candidate.examples))
     finder = WordFinder([candidate.text])
     held = [sum(finder.present(sides(text)[side]) for text in texts) for side in (0, 1)]
     return int(held[1] >= held[0])

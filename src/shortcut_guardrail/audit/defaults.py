@@ -6,7 +6,7 @@ that none is found. Nothing but `predict_proba(texts)` is asked here.
 
 *Cues* of a class are the `MOST_CUES` candidates that hold its predictions up most. They are cut out of texts of the
 class, and so are as many random words of the same texts. *Without content*, texts say nothing: their function words
-alone, or words that are drawn from other texts and are no cue.
+alone, or words that are drawn from other texts. Cues are not among them, function words or not.
 
 A class A is the *default* if all of this holds, with 95 % intervals:
 
@@ -35,7 +35,7 @@ from .insertions import Answer, sides
 MOST_TEXTS, LEAST_TEXTS = 150, 20
 """Texts that are asked about with each change, and those that a share is said of at least."""
 MOST_CUES = 10
-LEAST_WITHOUT, LEAST_LEFT, LEAST_GAP = 0.6, 0.3, 0.2
+LEAST_WITHOUT, LEAST_LEFT, LEAST_GAP = 0.6, 0.3, 0.3
 LEAST_WRAPPED = 0.05
 WRAPPER_WORDS = (3, 12)
 MOST_WRAPPERS = 3
@@ -135,7 +135,7 @@ def find_defaults(
     named = WordFinder([cue for of_class in cues.values() for cue in of_class])
     bag = [word for text in texts for part in sides(text) for word in _spelled(without_words(part, named))] or [""]
     changes: dict[str, Callable[[str], str]] = {
-        "function words": lambda part: _kept(part, lambda word: not is_content(unit_key(word))),
+        "function words": lambda part: _kept(without_words(part, named), lambda word: not is_content(unit_key(word))),
         "drawn words": lambda part: " ".join(bag[int(i)] for i in rng.integers(len(bag), size=len(_spelled(part)))),
         "half the words": lambda part: _kept(part, lambda _: rng.random() < 0.5),
         "first half": lambda part: " ".join((words := _spelled(part))[: (len(words) + 1) // 2]),

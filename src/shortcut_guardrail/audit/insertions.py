@@ -158,22 +158,15 @@ class _Trial:
 
     def best(self, screened: Sequence[Wanted], most: int) -> list[Wanted]:
         """Those that the audit found, and those that raise the log-probability of their class most in a few texts."""
-        rows = [self.receivers(one)[0] for one in screened]
-        copies = [
-            self.copy(row, one, [one.text], at)
-            for one, chosen in zip(screened, rows, strict=True)
-            for at, row in enumerate(chosen)
-        ]
+        copies = [(one, at, row) for one in screened for at, row in enumerate(self.receivers(one)[0])]
         if not copies:
             return list(screened[:most])
-        after, gains, start = self.ask(copies), [], 0
-        for one, chosen in zip(screened, rows, strict=True):
-            ratio = np.clip(after[start : start + len(chosen), one.target], 1e-9, 1)
-            ratio = ratio / np.clip(self.probs[chosen, one.target], 1e-9, 1)
-            gains.append(float(np.log(ratio).mean()) if chosen else -np.inf)
-            start += len(chosen)
-        order = sorted(range(len(screened)), key=lambda i: (not screened[i].found, -gains[i]))
-        return [screened[i] for i in order[:most]]
+        gains: dict[Wanted, list[float]] = {one: [] for one in screened}
+        after = self.ask([self.copy(row, one, [one.text], at) for one, at, row in copies])
+        for (one, _, row), probs in zip(copies, after, strict=True):
+            gains[one].append(float(np.log((probs[one.target] + 1e-9) / (self.probs[row, one.target] + 1e-9))))
+        mean = {one: float(np.mean(of)) if of else -np.inf for one, of in gains.items()}
+        return sorted(screened, key=lambda one: (not one.found, -mean[one]))[:most]
 
     def counted(self, one: Wanted) -> tuple[str, int, int, int, int, int] | None:
         """The name, predictions that it changes, that random words change, that only one of the two does, and texts."""

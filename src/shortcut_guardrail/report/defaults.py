@@ -46,11 +46,15 @@ def _without_cues(one: Document, default: str, number: int) -> str:
 
 
 def _decides(one: Document) -> bool:
-    """Whether most texts lose their class without the wrapper, and it keeps it with nothing in it."""
-    return bool(one["n_without"] and one["without"] < one["n_without"] / 2 and one["alone"] == one["label"])
+    """Whether it keeps the class with nothing in it, and most texts lose the class without it or are nothing else."""
+    return bool(one["without"] <= one["n_without"] / 2 and one["alone"] == one["label"])
 
 
 def _wrapper(one: Document) -> str:
+    if not one["n_without"]:
+        return (
+            f"{one['n']} texts are nothing but “{visible_name(one['text'])}”. What it decides cannot be told from them."
+        )
     kept, text = percent(one["without"] / one["n_without"], 0), visible_name(one["text"])
     where = "open" if one["place"] == "start" else "end"
     return (
