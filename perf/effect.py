@@ -11,7 +11,7 @@ from shortcut_bench.finetuning.config import FinetuneConfig
 from shortcut_bench.finetuning.training import finetune_classifier
 from shortcut_guardrail import ShortcutGuardrail
 from shortcut_guardrail.data.reading import read_data
-from shortcut_guardrail.demo.pretrained import find_minilm
+from shortcut_guardrail.demo import find_minilm
 
 from .timing import once
 

@@ -10,7 +10,7 @@ import torch
 from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
 from shortcut_guardrail.data.reading import read_data
-from shortcut_guardrail.demo.pretrained import find_minilm
+from shortcut_guardrail.demo import find_minilm
 
 from . import machine
 

@@ -61,7 +61,7 @@ def test_scores_and_audit_are_captums(bert, texts):
 def test_texts_have_the_lengths_that_are_asked_for():
     from perf import material
 
-    from shortcut_guardrail.demo.pretrained import find_minilm
+    from shortcut_guardrail.demo import find_minilm
 
     assert material.spread(["x" * n for n in (5, 1, 3, 2, 4)], 3) == ["xxxxx", "x", "xxx"]
     try:

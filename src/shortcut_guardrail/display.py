@@ -196,14 +196,8 @@ def template(name: str) -> Any:
     )
     # What would end a table or code in Markdown is taken out.
     environment.filters["code"] = lambda word: "`" + word.replace("`", "'").replace("|", "/") + "`"
-    environment.globals |= {
-        "number": number,
-        "percent": percent,
-        "interval": interval,
-        "p_value": p_value,
-        "cut": cut,
-        "visible_name": visible_name,
-    }
+    shown = (number, percent, interval, p_value, cut, visible_name)
+    environment.globals |= {function.__name__: function for function in shown}
     return environment.get_template(name)
 
 

@@ -182,12 +182,8 @@ class ShortcutGuardrail(Shown):
         Raises:
             ModelError: Nothing usable is there, or the base model's weights are not those the adapter was trained on.
         """
-        options: dict[str, Any] = {
-            "batch_size": batch_size,
-            "device": device,
-            "precision": precision,
-            "packing": packing,
-        }
+        asked: dict[str, Any] = {"head": head, "max_length": max_length, "label_names": label_names}
+        how: dict[str, Any] = {"batch_size": batch_size, "device": device, "precision": precision, "packing": packing}
         loading = {"allow_pickle": allow_pickle, "trust_remote_code": trust_remote_code}
         found = Path(source) if is_guarded_folder(source) else from_hub(source, revision)
         if found is not None:
@@ -197,10 +193,8 @@ class ShortcutGuardrail(Shown):
                 found,
                 base=base,
                 revision=revision if found == Path(source) else None,  # else it is that of the guard
-                head=head,
-                max_length=max_length,
-                label_names=label_names,
-                options=options,
+                **asked,
+                options=how,
                 loading=loading,
                 verify=verify,
             )
@@ -208,7 +202,7 @@ class ShortcutGuardrail(Shown):
         if base is not None:
             raise ConfigError(f"base is for guarded folders, but '{source}' holds no {GUARDRAIL_FILE}. Leave base out.")
         model, tokenizer = load_model(source, revision=revision, **loading)
-        guard = cls(model, tokenizer, head=head, max_length=max_length, label_names=label_names, **options)
+        guard = cls(model, tokenizer, **asked, **how)
         guard._base_name, guard._revision = place_of(source), revision
         return guard
 
@@ -805,11 +799,7 @@ class ShortcutGuardrail(Shown):
         return GuardrailRecord(
             strategy=fitted.config.strategy,
             plain_peft_equivalent=fitted.guard.plain_peft_equivalent,
-            base_model={
-                "name": self._base_name,
-                "revision": self._revision,
-                "fingerprint": self._base.fingerprint(),
-            },
+            base_model={"name": self._base_name, "revision": self._revision, "fingerprint": self._base.fingerprint()},
             label_names=self.label_names,
             head=self._base.head,
             max_length=self.max_length,

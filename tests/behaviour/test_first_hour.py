@@ -37,7 +37,7 @@ PYTHON, PRINTED = next((body, BLOCKS[i + 1][1]) for i, (kind, body) in enumerate
 TRAIN = """
 from pathlib import Path
 from shortcut_guardrail.demo.corpus import make_corpus
-from shortcut_guardrail.demo.pretrained import find_minilm
+from shortcut_guardrail.demo import find_minilm
 from shortcut_guardrail.demo.run import write_inputs
 from shortcut_guardrail.demo.training import Recipe, train_classifier
 corpus = make_corpus(seed=0)

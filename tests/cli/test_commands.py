@@ -196,7 +196,7 @@ def test_a_failed_run_is_one_sentence(cli, model_folder, data, tmp_path, monkeyp
         def fail(*_, error=error, **__):
             raise error
 
-        monkeypatch.setattr("shortcut_guardrail.data.read_data", fail)
+        monkeypatch.setattr("shortcut_guardrail.cli.audit.read_data", fail)
         assert cli("audit", "model", data, "--out", tmp_path / "out") == (1, "", f"error: {sentence}\n")
         assert "Traceback" in cli("audit", "model", data, "--out", tmp_path / "out", "--debug")[2]
 

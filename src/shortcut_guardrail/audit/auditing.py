@@ -7,7 +7,6 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -291,7 +290,7 @@ def _ranking(sums: Tally, outcomes: Outcomes) -> list[int]:
     def key(i: int) -> tuple[int, float, float, float, str]:
         surely_flips = 0.0
         if outcomes.undecided[i]:
-            surely_flips = _share_interval(int(sums.flips[i]), int(sums.important[i]))[0]
+            surely_flips = exact_interval(int(sums.flips[i]), int(sums.important[i]))[0]
         standing = place.get(i, int(standings[i]))
         return (standing, -surely_flips, round(float(outcomes.q[i]), 6), float(sums.change[i, 0]), sums.names[i])
 
@@ -317,9 +316,9 @@ def _candidate(
         pulls_to=label_names[target] if target >= 0 else None,
         contradiction_rate=_share(sums.contradicted[i], n),
         interval=Intervals(
-            flip_rate=_share_interval(int(sums.flips[i]), n),
+            flip_rate=exact_interval(int(sums.flips[i]), n),
             mean_change=_mean_interval(float(sums.change[i, 0]), float(sums.change[i, 1]), n),
-            contradiction_rate=_share_interval(int(sums.contradicted[i]), n),
+            contradiction_rate=exact_interval(int(sums.contradicted[i]), n),
         ),
         q_value=float(outcomes.q[i]),
         flagged=i in outcomes.flagged,
@@ -362,10 +361,6 @@ def _reason(sums: Tally, outcomes: Outcomes, i: int, label: str) -> str:
         return few if math.isnan(needed) else f"{few}; at least {needed / n_present:.1f} times as many texts are needed"
     few = f"too few texts: it stands in {n_present:,} distinct ones"
     return few if math.isnan(needed) else f"{few}; at least {int(needed):,} are needed"
-
-
-# Most of a corpus's words occur a few times, so the same counts come again and again.
-_share_interval = cache(exact_interval)
 
 
 def _share(total: float, n: int) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -139,12 +138,7 @@ def with_phrases(shards: Shards, phrases: dict[str, float]) -> Shards:
     Of phrases that overlap in a text the longest stays, of equally long ones that with the largest effect over the
     corpus; all others go.
     """
-
-    def generate() -> Iterator[Shard]:
-        for shard in shards():
-            yield _claim(shard, phrases)
-
-    return generate
+    return lambda: (_claim(shard, phrases) for shard in shards())
 
 
 def _claim(shard: Shard, phrases: dict[str, float]) -> Shard:

@@ -31,7 +31,7 @@ of one template may fall into both halves. `bench/experiments/audit_simulation` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -77,12 +77,7 @@ def with_set(shards: Shards, sums: Tally, outcomes: Outcomes, config: AuditConfi
 
 def _only(shards: Shards, chosen: Callable[[Shard], Array]) -> Shards:
     """The shards with those texts as the only evidence that `chosen` says of each, shape (D,)."""
-
-    def left() -> Iterator[Shard]:
-        for shard in shards():
-            yield replace(shard, evidence=shard.evidence & chosen(shard))
-
-    return left
+    return lambda: (replace(shard, evidence=shard.evidence & chosen(shard)) for shard in shards())
 
 
 def _holding_none(names: Set[str]) -> Callable[[Shard], Array]:

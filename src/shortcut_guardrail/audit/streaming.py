@@ -22,18 +22,7 @@ from typing_extensions import TypedDict
 
 from ..classifiers import require
 from ..config import AuditConfig
-from ..data import (
-    Count,
-    Texts,
-    TextSource,
-    Within,
-    checked,
-    counted,
-    json_content,
-    sentences,
-    to_json,
-    write_file,
-)
+from ..data import Count, Texts, TextSource, Within, checked, counted, json_content, sentences, to_json, write_file
 from ..display import Shown, Summary
 from ..errors import ConfigError, DataError, GuardrailWarning, RunError
 from ..models import EncodedTexts, TextClassifier

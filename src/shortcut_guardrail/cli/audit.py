@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ..audit import Condition, check_conditions, parse_condition
+from ..config import AuditConfig
+from ..data import FileTexts, MemoryTexts, TextData, Texts, TextSource, read_data, to_json, write_folder
 from . import options
 from .compare import exit_by
 from .running import stderr
 
 if TYPE_CHECKING:
-    from ..audit import AuditReport, Condition
-    from ..config import AuditConfig
-    from ..data import TextData, Texts, TextSource
+    from ..audit import AuditReport
     from ..guardrail import ShortcutGuardrail
 
 STREAMED_BYTES = 64 * 2**20
@@ -79,9 +81,6 @@ def audit(
     pulls to, and whether it is flagged: whether it decides texts whose rest speaks against it. Where the texts at hand
     cannot tell, it is undecided.
     """
-    from ..audit import check_conditions, parse_condition
-    from ..config import AuditConfig
-    from ..data import FileTexts, MemoryTexts
     from ..decisions import AUDIT_FILE
     from ..report import print_audit
 
@@ -117,9 +116,6 @@ def _is_large(data: str) -> bool:
 
 def _read(data: str, columns: dict[str, Any]) -> TextData:
     """The texts, all of them checked. Labels are read only where they are asked for."""
-    from dataclasses import replace
-
-    from ..data import read_data
 
     labelled = columns["label_column"] is not None
     found = read_data(data, **columns, require_labels=labelled)
@@ -138,7 +134,6 @@ def make_audit(
 ) -> tuple[AuditReport, dict[str, Any]]:
     """Audit texts in memory, say what `fit --audit` would take, where it does not refuse the model or the unit, and
     write the folder, if any; returns what its `audit.json` holds, too."""
-    from dataclasses import replace
 
     from ..models import own_rank
 
@@ -181,7 +176,6 @@ def write_audit(
     report: AuditReport, inputs: Iterable[dict[str, Any]], out: Path, *, redact: bool, hashes: bool, overwrite: bool
 ) -> dict[str, Any]:
     """Write the folder of an audit, and return what its `audit.json` holds."""
-    from ..data import to_json, write_folder
     from ..decisions import AUDIT_FILE
     from ..report import render_audit
     from ..saving import PREDICTIONS_FILE, predictions_of

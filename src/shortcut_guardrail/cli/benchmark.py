@@ -6,10 +6,11 @@ from importlib.metadata import entry_points
 
 import typer
 
+from ..errors import ConfigError
+
 
 def benchmark(context: typer.Context) -> int:
     """Run the paper's experiments; make tables and figures."""
-    from ..errors import ConfigError
 
     found = entry_points(group="shortcut_guardrail.commands", name="benchmark")
     if not found:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ..config import CertifyConfig
+from ..data import TextData, read_data, write_file
+from ..errors import ConfigError, DataError
 from . import options
 from .rows import check_suffix, rendered
 
 if TYPE_CHECKING:
-    from ..data import TextData
     from ..guardrail import ShortcutGuardrail
 
 
@@ -34,7 +36,6 @@ def to_label(
     left out, so that they sway nobody. The rows are in random order, so the first so many do as well: decide how many
     before you see what the labels say, skip none, and delete the rest.
     """
-    from ..data import read_data, write_file
 
     check_suffix(out)
     output.check(options.Place(out), inputs=[data, *loading.read_from(guard)])
@@ -88,8 +89,6 @@ def certify(
     in use is not among the certified ones, the best of those replaces it in the folder that --out names. Every row of
     --labelled needs a label.
     """
-    from ..config import CertifyConfig
-    from ..data import read_data, write_file
     from ..report import print_certificate, render_comparison
     from ..saving import GUARDRAIL_FILE
 
@@ -127,8 +126,6 @@ def certify(
             title="Certificate of a guard",
             subtitle=f"{guard}, {around.source}",
             introduction=[used],
-            evaluations={},
-            audits={},
             certificate={**found.to_dict(), "strength": before if out is None else found.strength},
         )
         write_file(html, page, overwrite=output.overwrite)
@@ -142,7 +139,6 @@ def load_guard(source: str, loading: options.GuardLoading) -> ShortcutGuardrail:
     Raises:
         ConfigError: It is no such folder.
     """
-    from ..errors import ConfigError
     from ..saving import is_guarded_folder
 
     if not is_guarded_folder(source):
@@ -157,7 +153,6 @@ LABEL = "label"
 
 def _check_columns(texts: TextData) -> None:
     """Refuse texts in a column of the name that the file to fill in needs for something else."""
-    from ..errors import DataError
 
     for taken in (LABEL, texts.row_word):
         if taken in (texts.text_column, texts.text_pair_column):

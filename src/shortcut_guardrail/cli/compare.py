@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from ..audit import GateOutcome, Metric, check_limits, common_metrics, newly_flagged, parse_limit, read_result
+from ..data import write_file
+from ..errors import DataError, GuardrailWarning
+from ..text import visible_name
 from . import options
 from .running import FAILED_RUN, stderr
 
-if TYPE_CHECKING:
-    from ..audit import GateOutcome
+_limit = partial(typer.Option, metavar="METRIC=NUMBER", show_default=False)
 
 
 @options.command
@@ -21,18 +25,8 @@ def compare(
     *,
     old: Annotated[Path, typer.Argument(metavar="OLD", help="The earlier audit.json.", show_default=False)],
     new: Annotated[Path, typer.Argument(metavar="NEW", help="The later audit.json.", show_default=False)],
-    max_increase: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="METRIC=NUMBER", help="The most by which a number may rise. Repeat for more.", show_default=False
-        ),
-    ] = None,
-    max_decrease: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="METRIC=NUMBER", help="The most by which a number may fall. Repeat for more.", show_default=False
-        ),
-    ] = None,
+    max_increase: Annotated[list[str] | None, _limit(help="The most a number may rise. Repeat for more.")] = None,
+    max_decrease: Annotated[list[str] | None, _limit(help="The most a number may fall. Repeat for more.")] = None,
     html: options.Html = None,
     redact: options.Redact = False,
     output: options.Output,
@@ -42,10 +36,7 @@ def compare(
     METRIC is a number of the whole result, such as mstps or n_flagged, or of a candidate, such as
     candidate:honestly.flip_rate. The exit status is 1, with a line for each, if a limit is exceeded.
     """
-    from ..audit import Metric, check_limits, common_metrics, newly_flagged, parse_limit
-    from ..data import write_file
     from ..report import print_change, render_comparison
-    from ..text import visible_name
 
     limits = [parse_limit(text, "increase") for text in max_increase or ()]
     limits += [parse_limit(text, "decrease") for text in max_decrease or ()]
@@ -90,8 +81,6 @@ def exit_by(outcome: GateOutcome) -> None:
 
 
 def _read_both(old: Path, new: Path, *, as_page: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    from ..audit import read_result
-    from ..errors import DataError, GuardrailWarning
     from ..saving import read_audit
 
     read = read_audit if as_page else read_result

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from ..data import counted
 from . import options
 
 if TYPE_CHECKING:
@@ -89,8 +90,6 @@ def show(result: DemoResult) -> None:
 
 
 def _repaired_with(repair: Repair | None) -> str:
-    from ..data import counted
-
     if repair is None:
         return "-"
     labels = 0 if repair.choice.calibration is None else repair.choice.calibration.n

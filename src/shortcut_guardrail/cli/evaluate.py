@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ..errors import GuardrailWarning
+from ..config import SaliencyConfig
+from ..data import read_data
+from ..errors import ConfigError, GuardrailWarning
+from ..text import check_words
 from . import options
 
 if TYPE_CHECKING:
@@ -43,11 +46,7 @@ def evaluate(
     (MSTPS) and how often a shortcut that is named is among the most important ones. Beside a folder that fit wrote
     stands its base model, for one more pass over the texts.
     """
-    from ..config import SaliencyConfig
-    from ..data import read_data
-    from ..errors import ConfigError
     from ..report import print_evaluations
-    from ..text import check_words
 
     words = shortcuts.words()
     if words:
@@ -83,8 +82,6 @@ def evaluate(
 
 
 def _sensitivity_on(text: str) -> SensitivityOn:
-    from ..errors import ConfigError
-
     if text in ("all", "none"):
         return text  # type: ignore[return-value]
     if text.isascii() and text.isdigit() and int(text) > 0:

@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ..config import AuditConfig
+from ..data import TextData, Texts, read_data
+from ..errors import ConfigError, DataError, GuardrailWarning, NothingToRepairError
 from . import options
 from .audit import make_audit
-from .second_opinion import Asking, with_answers
+from .second_opinion import HOW_TO_NAME, Asking, specs, with_answers
 from .settings import settings, strategy_of_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..audit import AuditReport
-    from ..data import TextData, Texts
     from ..decisions import Answers, Decisions
     from ..guardrail import ShortcutGuardrail
     from ..mitigation import Plan, RepairStrength, Wanted
@@ -58,14 +60,7 @@ def fit(
         ),
     ] = None,
     second_opinion: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SPEC",
-            help="A second model that judges the cards of an audit of DATA: a folder, a Hub id, a TOML file or "
-            "module:function. Repeat for more; the scores of those that are qualified are averaged.",
-            show_default=False,
-            rich_help_panel="Second opinion",
-        ),
+        list[str] | None, specs(help=f"A second model that judges the cards of an audit of DATA: {HOW_TO_NAME}")
     ] = None,
     asking: Asking,
     strategy: Annotated[
@@ -123,15 +118,18 @@ def fit(
     (guardrail.json) and a model card; and beside it, where there is no audit yet, that of DATA (OUT-audit). Column
     options hold for DATA and for the support file. Exit status 3: nothing speaks for a repair, and no guard is written.
     """
-    from ..data import read_data
     from ..decisions import Decisions
     from ..mitigation import Wanted, uses_shortcuts
     from ..models import joined, own_rank
     from ..report import print_repair
-    from ..saving import GUARDRAIL_FILE, audit_of
+    from ..saving import GUARDRAIL_FILE, audit_of, is_guarded_folder
 
     options.check_hashes(no_text_hashes, second_opinion)
-    _check_places(model, out, dry_run=dry_run)
+    options.check_out(out, dry_run=dry_run, what="a guard", name="folder to write")
+    if is_guarded_folder(model):
+        raise ConfigError(
+            f"'{model}' is a folder that fit wrote, and an adapter is not adapted again. Give its base model."
+        )
     words = (shortcuts.shortcuts_file, kept.keep_file)
     inputs = [*loading.read_from(model), data, support, decisions, audit, config, *words]
     inputs += asking.read(second_opinion)
@@ -190,7 +188,6 @@ def _given(
 ) -> AuditReport:
     """The audit in a folder; a `ConfigError` where it is of something else, or the decisions are about another one."""
     from ..decisions import AuditedCards
-    from ..errors import ConfigError
 
     found = guard.audited(folder, texts)
     if decided is not None and decided.audit not in (None, AuditedCards.of(found).id):
@@ -205,9 +202,7 @@ def _audited(
     guard: ShortcutGuardrail, texts: Texts, plan: Plan, *places: Path | None, hashes: bool, output: options.Output
 ) -> AuditReport:
     """The first audit in some places that serves; else one that is made in the last of them, and it is said where."""
-    from ..config import AuditConfig
     from ..decisions import AUDIT_FILE
-    from ..errors import ConfigError, DataError
     from ..models import own_rank
 
     beside, settings = places[-1], plan.config.shortcuts.audit()
@@ -270,7 +265,6 @@ def _plan(wanted: Wanted, rows: TextData | None, *, dry_run: bool) -> Plan:
     """The plan as far as it can be told before the model, which knows the label names, is loaded."""
     import numpy as np
 
-    from ..errors import ConfigError, GuardrailWarning
     from ..mitigation import strategy_of, uses_shortcuts
 
     strategy = "distill" if wanted.strategy == "auto" else wanted.strategy
@@ -292,7 +286,6 @@ def _plan(wanted: Wanted, rows: TextData | None, *, dry_run: bool) -> Plan:
 
 
 def _show_shortcuts(found: Shortcuts, strategy: str, *, has_labels: bool, output: options.Output) -> None:
-    from ..errors import NothingToRepairError
     from ..mitigation import supported_strategy
     from ..report import print_shortcuts
 
@@ -302,18 +295,3 @@ def _show_shortcuts(found: Shortcuts, strategy: str, *, has_labels: bool, output
         with suppress(NothingToRepairError):
             output.say(f"Strategy: {supported_strategy(found, has_labels=has_labels)[1]}.")
     output.finish({"shortcuts": found.to_dict()})
-
-
-def _check_places(model: str, out: Path | None, *, dry_run: bool) -> None:
-    """What is read and whether anything is written, before anything is."""
-    from ..errors import ConfigError
-    from ..saving import is_guarded_folder
-
-    if dry_run and out is not None:
-        raise ConfigError("--out is for a guard, and --dry-run makes none. Leave one of them out.")
-    if out is None and not dry_run:
-        raise ConfigError("--out is missing: name the folder to write, or give --dry-run to write none.")
-    if is_guarded_folder(model):
-        raise ConfigError(
-            f"'{model}' is a folder that fit wrote, and an adapter is not adapted again. Give its base model."
-        )

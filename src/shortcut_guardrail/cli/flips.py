@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..audit import name_classes
+from ..data import TextData, read_data, write_file
 from . import options
 from .rows import check_suffix, rendered
 
 if TYPE_CHECKING:
-    from ..data import TextData
     from ..guardrail import ShortcutGuardrail
 
 
@@ -22,12 +22,7 @@ def flips(
     model: options.ModelOrGuard,
     data: options.Data,
     out: options.OutRows,
-    cards: Annotated[
-        str,
-        typer.Option(
-            metavar="undecided|all|WORD,...", help="Which cards, by a word or id; undecided: those not flagged."
-        ),
-    ] = "undecided",
+    cards: options.Cards = "undecided",
     n: Annotated[int, typer.Option("--n", help="Texts for each card, at most; 0 for all.", min=0)] = 40,
     n_total: Annotated[
         int | None,
@@ -37,9 +32,7 @@ def flips(
             show_default="no limit",
         ),
     ] = None,
-    decisions: Annotated[
-        Path | None, typer.Option(help="Decisions on the cards of an audit (decisions.json).", show_default=False)
-    ] = None,
+    decisions: options.DecisionsFile = None,
     shortcuts: options.Shortcuts,
     seed: options.Seed = 0,
     label_column: Annotated[
@@ -71,8 +64,6 @@ def flips(
     that are named, or whose card is decided. So call it again after `judge`: it counts anew, and asks about what is
     open, other texts first.
     """
-    from ..audit import name_classes
-    from ..data import read_data, write_file
     from ..decisions import ANSWERS_FILE, AUDIT_FILE, QUESTIONS_FILE
     from ..report import print_questions
 
@@ -103,11 +94,6 @@ def _labels(guard: ShortcutGuardrail, rows: TextData) -> list[int | None]:
     """Class ids where a label is given."""
     assert rows.labels is not None
     known = [i for i, label in enumerate(rows.labels) if label.strip()]
-    ids = guard.label_ids(
-        [rows.labels[i] for i in known],
-        source=rows.source,
-        rows=[rows.rows[i] for i in known],
-        row_word=rows.row_word,
-    )
-    of_row = dict(zip(known, map(int, ids), strict=True))
+    where: dict[str, Any] = {"source": rows.source, "rows": [rows.rows[i] for i in known], "row_word": rows.row_word}
+    of_row = dict(zip(known, map(int, guard.label_ids([rows.labels[i] for i in known], **where)), strict=True))
     return [of_row.get(i) for i in range(len(rows))]

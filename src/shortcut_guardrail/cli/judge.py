@@ -8,8 +8,11 @@ from typing import Annotated
 
 import typer
 
+from ..audit import name_classes
+from ..data import warn_without_names
+from ..errors import ConfigError
 from . import options
-from .second_opinion import Asking
+from .second_opinion import HOW_TO_NAME, Asking, specs
 
 
 @options.command
@@ -31,26 +34,14 @@ def judge(
             show_default=False,
         ),
     ] = None,
-    second: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--with",
-            metavar="SPEC",
-            help="A second model to ask: a folder, a Hub id, a TOML file or module:function. Repeat for more; the "
-            "scores of those that are qualified are averaged.",
-            show_default=False,
-            rich_help_panel="Second opinion",
-        ),
-    ] = None,
+    second: Annotated[list[str] | None, specs("--with", help=f"A second model to ask: {HOW_TO_NAME}")] = None,
     asking: Asking,
     label_names: options.LabelNames = None,
     no_text_hashes: options.NoTextHashes = False,
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run",
-            help="Say what --with would ask, and what it costs.",
-            rich_help_panel="Second opinion",
+            "--dry-run", help="Say what --with would ask, and what it costs.", rich_help_panel="Second opinion"
         ),
     ] = False,
     keep_asking: Annotated[
@@ -70,17 +61,17 @@ def judge(
     files and reviews said counts first. A second model says shortcut or nothing, and people overrule it. `fit
     --decisions` neutralises shortcuts, and spares what is genuine in these texts.
     """
-    from ..audit import name_classes
-    from ..data import warn_without_names
     from ..decisions import ANSWERS_FILE, AUDIT_FILE, QUESTIONS_FILE, Answers, Questions, answers_file, decide
     from ..report import print_decided
 
     options.check_hashes(no_text_hashes, second)
     reviewers = _reviewers(reviewer, answers, asks=bool(second))
-    target = _target(out, dry_run=dry_run, asks=bool(second))
+    if dry_run and not second:
+        raise ConfigError("--dry-run says what a second opinion costs. Name one with --with SPEC.")
+    options.check_out(out, dry_run=dry_run, what="decisions", name="file to write, such as decisions.json")
     inputs = [*answers, *(audit / name for name in (AUDIT_FILE, QUESTIONS_FILE, ANSWERS_FILE)), *asking.read(second)]
-    beside = answers_file(target) if second and target is not None else None
-    output.check(options.Place(target, options.JSON_ENDINGS), options.Place(beside, (".jsonl",)), inputs=inputs)
+    beside = answers_file(out) if second and out is not None else None
+    output.check(options.Place(out, options.JSON_ENDINGS), options.Place(beside, (".jsonl",)), inputs=inputs)
     if label_names is not None:
         name_classes(audit, label_names)
     questions = Questions.from_folder(audit)
@@ -94,30 +85,16 @@ def judge(
         asked = asking.ask(questions, second, dry_run=dry_run, output=output)
         given = replace(given, judges=asked.judges, texts=asked.texts)
     found = decide(questions, given, rule=asking.rule, keep_asking=keep_asking)
-    assert target is not None  # a dry run has ended
+    assert out is not None  # a dry run has ended
     found = found.without_text_hashes() if no_text_hashes else found
-    found = found.save(target, answers=given.to_lines(), overwrite=output.overwrite)
+    found = found.save(out, answers=given.to_lines(), overwrite=output.overwrite)
     if output.speaks:
-        print_decided(found, target, undecidable=questions.undecidable)
+        print_decided(found, out, undecidable=questions.undecidable)
     output.finish(found.to_dict())
-
-
-def _target(out: Path | None, *, dry_run: bool, asks: bool) -> Path | None:
-    """Where decisions go; `None` for a dry run."""
-    from ..errors import ConfigError
-
-    if dry_run and not asks:
-        raise ConfigError("--dry-run says what a second opinion costs. Name one with --with SPEC.")
-    if dry_run and out is not None:
-        raise ConfigError("--out is for decisions, and --dry-run makes none. Leave one of them out.")
-    if out is None and not dry_run:
-        raise ConfigError("--out is missing: name the file to write, such as decisions.json.")
-    return out
 
 
 def _reviewers(names: list[str] | None, files: list[str], *, asks: bool) -> list[str]:
     """Who answered each file; empty where a second model is asked and nobody answered."""
-    from ..errors import ConfigError
 
     if not names:
         if asks:

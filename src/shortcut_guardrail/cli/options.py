@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ..config import MOST_OF_A_SEED
+from ..data import TextData, check_output, read_shortcuts_file, to_json, write_file
 from ..display import say
+from ..errors import ConfigError, DataError
 from ..typing import Head
 from .running import enable_debug, progress_bars
 
 if TYPE_CHECKING:
-    from ..data import TextData
     from ..guardrail import ShortcutGuardrail
     from ..typing import Progress
 
@@ -66,7 +67,6 @@ NoTextHashes = Annotated[
 
 def check_hashes(no_text_hashes: bool, second_opinion: Any) -> None:
     """Refuse to leave out the hashes by which the answers of second models are kept."""
-    from ..errors import ConfigError
 
     if no_text_hashes and second_opinion:
         raise ConfigError(
@@ -76,6 +76,13 @@ def check_hashes(no_text_hashes: bool, second_opinion: Any) -> None:
 
 
 TopK = Annotated[int, typer.Option(help="Important tokens per input.")]
+Cards = Annotated[
+    str,
+    typer.Option(metavar="undecided|all|WORD,...", help="Which cards, by a word or id; undecided: those not flagged."),
+]
+DecisionsFile = Annotated[
+    Path | None, typer.Option(help="Decisions on the cards of an audit (decisions.json).", show_default=False)
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are already there; keeps others.")]
 Debug = Annotated[
     bool, typer.Option("--debug", help="Show tracebacks and all warnings.", is_eager=True, callback=enable_debug)
@@ -214,8 +221,6 @@ class Kept:
 
 
 def _words(given: list[str] | None, file: Path | None) -> list[str]:
-    from ..data import read_shortcuts_file
-
     return [*(given or ()), *(read_shortcuts_file(file) if file is not None else ())]
 
 
@@ -261,7 +266,6 @@ class Output:
         Args:
             inputs: What the command reads: files, and folders of models; see `check_output`.
         """
-        from ..data import check_output
 
         read, written = [*inputs], [place for place in places if place.path is not None]
         if self.json_file is not None and self.json_file != _STANDARD_OUTPUT:
@@ -289,7 +293,6 @@ class Output:
 
     def finish(self, document: Any) -> None:
         """Write or print the result as JSON, where that was asked for."""
-        from ..data import to_json, write_file
 
         if self.json_file == _STANDARD_OUTPUT:
             print(to_json(document), end="")
@@ -332,13 +335,19 @@ def _spread(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
         yield inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])
 
 
+def check_out(out: Path | None, *, dry_run: bool, what: str, name: str) -> None:
+    """Refuse a place for what a dry run does not make, and none for what another run does."""
+    if dry_run and out is not None:
+        raise ConfigError(f"--out is for {what}, and --dry-run makes none. Leave one of them out.")
+    if out is None and not dry_run:
+        raise ConfigError(f"--out is missing: name the {name}, or give --dry-run to write none.")
+
+
 def check_device(device: str | None) -> None:
     """Refuse a device that PyTorch does not know or this machine does not have."""
     if device is None:
         return
     import torch
-
-    from ..errors import ConfigError
 
     available = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
     if torch.backends.mps.is_available():
@@ -356,7 +365,6 @@ def class_ids(data: TextData, guard: ShortcutGuardrail) -> list[int]:
 
 def check_same_kind(data: TextData, other: TextData | None) -> None:
     """Refuse single texts beside pairs."""
-    from ..errors import DataError
 
     if other is None or (data.text_pair_column is None) == (other.text_pair_column is None):
         return

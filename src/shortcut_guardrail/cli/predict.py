@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..data import read_data, write_file
 from . import options
 from .rows import check_suffix, rendered
 
@@ -23,7 +24,6 @@ def predict(
     Rows keep their order. Columns: label, probability, p_<name> for every label, and base_label, which is the label
     without the adapter.
     """
-    from ..data import read_data, write_file
     from ..report import cut_note
 
     check_suffix(out)

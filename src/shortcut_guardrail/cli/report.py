@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from ..data import write_file
+from ..errors import ConfigError
 from . import options
 
 
@@ -17,10 +19,7 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", help="HTML page to write.", show_default="only the table")
     ] = None,
-    decisions: Annotated[
-        Path | None,
-        typer.Option(help="Decisions on the cards of an audit (decisions.json).", show_default=False),
-    ] = None,
+    decisions: options.DecisionsFile = None,
     redact: options.Redact = False,
     output: options.Output,
 ) -> None:
@@ -29,9 +28,7 @@ def report(
     Prints the table of candidates and, with --out, writes the page: one file that opens from disk and asks no other
     machine for anything.
     """
-    from ..data import write_file
     from ..decisions import AuditedCards, Decisions
-    from ..errors import ConfigError
     from ..report import print_audit, print_decisions, render_audit
     from ..saving import read_audit
 

@@ -9,6 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
+from ..audit import name_classes
+from ..data import read_data, warn_without_names
+from ..errors import ConfigError
 from . import options
 
 
@@ -31,12 +34,7 @@ def review(
         ),
     ] = None,
     reviewer: Annotated[str | None, typer.Option(help="Who answers.", show_default="your login name")] = None,
-    cards: Annotated[
-        str,
-        typer.Option(
-            metavar="all|undecided|WORD,...", help="Which cards, by a word or id; undecided: those not flagged."
-        ),
-    ] = "all",
+    cards: options.Cards = "all",
     port: Annotated[int, typer.Option(help="Port of this machine.", min=0, max=65535, show_default="a free one")] = 0,
     idle: Annotated[int, typer.Option(metavar="MINUTES", help="Stop after so long without an answer.", min=1)] = 60,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
@@ -55,10 +53,7 @@ def review(
     Opens a page with at most ten cards, those first on which most answers hang. Where you are not sure of one, it asks
     about texts. Every answer is saved as it is given; the same command goes on. No model is needed.
     """
-    from ..audit import name_classes
-    from ..data import read_data, warn_without_names
     from ..decisions import AUDIT_FILE
-    from ..errors import ConfigError
     from ..report import render_review
     from ..review import Page, make_deck, review_in_browser
     from ..saving import read_audit
@@ -81,7 +76,6 @@ def review(
 
 def _name(reviewer: str | None) -> str:
     """Who answers."""
-    from ..errors import ConfigError
 
     if reviewer is None:
         with suppress(Exception):  # no login name is known in some containers; each system says so in its own way

@@ -8,13 +8,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ..errors import ConfigError
+
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _JSON_LINES = (".jsonl", ".ndjson")
 
 
 def check_suffix(out: Path) -> None:
     """Refuse a file whose suffix names no format."""
-    from ..errors import ConfigError
 
     if out.suffix.lower() not in (*_DELIMITERS, *_JSON_LINES):
         raise ConfigError(f"--out must end in .csv, .tsv or .jsonl, but is '{out}'.")

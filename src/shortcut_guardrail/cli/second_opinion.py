@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from ..data import to_json
+from ..errors import ConfigError
 from . import options
 
 if TYPE_CHECKING:
     from ..decisions import Answers, Decisions, Questions
 
 _of_opinion = partial(typer.Option, rich_help_panel="Second opinion")
+specs = partial(_of_opinion, metavar="SPEC", show_default=False)
+HOW_TO_NAME = (
+    "a folder, a Hub id, a TOML file or module:function. Repeat for more; the scores of those that are qualified are "
+    "averaged."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +53,6 @@ class Asking:
 
     def descriptions(self) -> dict[str, str]:
         """By label, what it means."""
-        from ..errors import ConfigError
 
         found: dict[str, str] = {}
         for one in self.describe or ():
@@ -79,7 +85,6 @@ class Asking:
 
 def with_answers(decisions: Decisions, answers: Answers) -> dict[str, str]:
     """Decisions and every answer that they rest on, as the content of files by their names."""
-    from ..data import to_json
     from ..decisions import answers_file
 
     name = "decisions.json"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..config import GuardrailConfig, freed, preset, updated
 from ..data import parse_json, read_mapping
 from ..errors import ConfigError
-
-if TYPE_CHECKING:
-    from ..config import GuardrailConfig
 
 _RECORD_KEYS = {"schema_version", "config"}
 
@@ -26,7 +24,6 @@ def settings(file: Path | None, assignments: Sequence[str]) -> GuardrailConfig |
     Returns:
         A whole configuration where the file names a preset, else changes to that of the strategy.
     """
-    from ..config import preset, updated
 
     changes = _read(file) if file is not None else {}
     for assignment in assignments:
@@ -45,7 +42,6 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _set(changes: dict[str, Any], assignment: str) -> None:
     """Set one value; the rules that it frees (see `config.updated`) are freed of what a file says, too."""
-    from ..config import freed
 
     name, equals, value = assignment.partition("=")
     *parts, last = name.strip().split(".")

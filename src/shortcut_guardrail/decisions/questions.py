@@ -125,9 +125,6 @@ class Questions:
             rows.append({"id": one.id, "row": one.row, **({} if redact else texts), **options, "answer": ""})
         return rows
 
-    def _id(self, flip: Flip) -> str:
-        return question_id(flip, self.audited.labels, self.audited.id)
-
     # For classifiers
 
     @cached_property
@@ -138,7 +135,7 @@ class Questions:
             DataError: Flips were written without their texts.
         """
         labels = self.audited.labels
-        known = {self._id(flip) for of_card in self.flips.values() for flip in of_card}
+        known = {question_id(flip, labels, self.audited.id) for of_card in self.flips.values() for flip in of_card}
         if missing := {key.id for key in self.keys} - known:
             raise DataError(
                 f"{QUESTIONS_FILE} lacks the texts of {counted(len(missing), 'question')}, about which classifiers are "

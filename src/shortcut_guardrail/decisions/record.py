@@ -79,12 +79,12 @@ class SecondOpinion:
 
     @property
     def sentence(self) -> str:
-        """Who judged, the counts and the bound, such as "gemma-3-270m, reviews.joblib, 72 : 16, bound .68"."""
+        """Who judged, the counts, the bound and the outcome: "gemma-3-270m, 72 : 16, agreement bound .68, shortcut"."""
         judges = ", ".join(visible_name(name) for name in self.judges)
         if not judges:
-            return "none is qualified"
+            return f"none is qualified, {self.outcome}"
         bound = "" if self.bound is None else f", {self.rule} bound {self.bound:.2f}".replace("0.", ".")
-        return f"{judges}, {self.mended} : {self.broken}{bound}"
+        return f"{judges}, {self.mended} : {self.broken}{bound}, {self.outcome}"
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Decision:
         elif self.asked:
             parts.append(f"judged flips: {self.mended} : {self.broken}, {self.outcome or 'open'}")
         if self.second_opinion is not None:
-            parts.append(f"second opinion: {self.second_opinion.sentence}, {self.second_opinion.outcome}")
+            parts.append(f"second opinion: {self.second_opinion.sentence}")
         return "; ".join(parts) or "open"
 
     @property

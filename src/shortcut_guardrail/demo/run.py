@@ -27,8 +27,7 @@ from ..report import render_comparison
 from ..saving import library_versions
 from ..typing import Progress
 from .corpus import LABEL_NAMES, SHORTCUT, SIZES, DemoCorpus, Part, make_corpus
-from .pretrained import MINILM_ID, find_minilm
-from .training import Recipe, train_classifier
+from .training import MINILM_ID, Recipe, find_minilm, train_classifier
 
 METRICS_FILE = "metrics.json"
 METRICS_SCHEMA_VERSION = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -116,8 +116,7 @@ class Evaluation(Shown):
             "worst_group": worst.name if worst else None,
             "groups": [
                 {
-                    "name": group.name,
-                    "n": group.n,
+                    **asdict(group),
                     "accuracy": defined(group.accuracy),
                     "interval": list(group.interval) if group.n else None,
                 }

@@ -188,10 +188,7 @@ class _Masking(_Targeted):
             mask: Tensor = module.weight[mask_id].to(vectors.dtype)  # type: ignore[index]
             return torch.where(marks[0][..., None], (1 - strength) * vectors + strength * mask, vectors)
 
-        handles = [
-            self._vocabulary.register_forward_pre_hook(read),
-            self._vocabulary.register_forward_hook(draw),
-        ]
+        handles = [self._vocabulary.register_forward_pre_hook(read), self._vocabulary.register_forward_hook(draw)]
         try:
             yield
         finally:

@@ -378,7 +378,9 @@ def print_evaluations(results: Mapping[str, Evaluation]) -> None:
         cells = (f"{number(one.accuracy)} ({interval(*one.interval)})" if one.n else "-" for one in in_models)
         groups.add_row(Text(group.name), str(group.n), *cells)
     console.print(groups)
-    console.print(f"{first.n} texts.{cut_note(first.n_truncated)}{_sample_note(measured)}")
+    n = measured.sensitivity.n
+    sampled = f" MSTPS and recall: {n} of them, drawn at random." if 0 < n < measured.n else ""
+    console.print(f"{first.n} texts.{cut_note(first.n_truncated)}{sampled}")
 
 
 def _score(result: Evaluation, key: str) -> str:
@@ -386,8 +388,3 @@ def _score(result: Evaluation, key: str) -> str:
     shown = number(getattr(result, key))
     ends = result.sensitivity.interval
     return f"{shown} ({interval(*ends)})" if key == "mstps" and not math.isnan(ends[0]) else shown
-
-
-def _sample_note(result: Evaluation) -> str:
-    n = result.sensitivity.n
-    return f" MSTPS and recall: {n} of them, drawn at random." if 0 < n < result.n else ""

@@ -18,18 +18,7 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 
 from ..data import Count, checked, json_content, to_json, write_file
-from ..decisions import (
-    Answer,
-    Answers,
-    Decision,
-    Decisions,
-    Questions,
-    agreed_decision,
-    decide,
-    now,
-    remaining,
-    sides,
-)
+from ..decisions import Answer, Answers, Decision, Decisions, Questions, agreed_decision, decide, now, remaining, sides
 from ..errors import ConfigError, DataError
 from .effects import follows
 from .shown import Deck
@@ -209,7 +198,7 @@ class Session:
             everything = self._all(answers)
             decided = {one.id: one for one in decide(self.questions, everything, at="").cards}
             left = remaining(self.questions, everything, self.by)
-            before = {card.id: card for card in answers.earlier.cards}
+            opinions = {card.id: card.second_opinion for card in answers.earlier.cards if card.second_opinion}
             effects = {}
             for card, own in said.items():
                 n, asked = len(self.deck.flips[card]), card in left.open
@@ -220,7 +209,7 @@ class Session:
                 "by": self.by,
                 "said": said,
                 "follows": effects,
-                "opinions": {card: text for card in said if (text := _second_opinion(before.get(card)))},
+                "opinions": {card: opinions[card].sentence for card in said if card in opinions},
                 "question": one and {"id": one.id, "sides": sides(one.text), "a": one.option_a, "b": one.option_b},
                 "progress": {name: getattr(left, name) for name in ("answered", "least", "most", "lost")}
                 | {"open": len(left.open)},
@@ -254,13 +243,6 @@ class Session:
 def next_command(file: Path) -> str:
     """What to do with the decisions."""
     return f"shortcut-guardrail fit MODEL DATA --decisions {file} --out guarded"
-
-
-def _second_opinion(card: Decision | None) -> str:
-    """What a machine said of a card's flips, in a few words; empty where none was asked."""
-    if card is None or card.second_opinion is None:
-        return ""
-    return f"{card.second_opinion.sentence}, {card.second_opinion.outcome}"
 
 
 def _read(file: Path) -> tuple[Decisions, _Review]:

@@ -77,11 +77,10 @@ def find_shortcuts(
             with another unit, `top_k` or `fdr` than somebody configured.
     """
     check_said(config)
-    if report is not None:
-        if report.unit == "token":
-            raise ConfigError("Shortcuts are words and phrases, but the report is of tokens. Audit words.")
-    else:
+    if report is None:
         report = audit_texts(classifier, encoded, config.audit(), with_cards=False, progress=progress)
+    elif report.unit == "token":
+        raise ConfigError("Shortcuts are words and phrases, but the report is of tokens. Audit words.")
     config = _as_audited(config, report)
     items = ranked_shortcuts(classifier, encoded, config, report, progress)
     taken = sum(item.evident for item in items)

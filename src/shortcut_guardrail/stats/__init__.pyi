@@ -11,10 +11,10 @@ from .evidence import e_bh as e_bh
 from .evidence import paired_e_value as paired_e_value
 from .exact import exact_interval as exact_interval
 from .exact import mcnemar_greater as mcnemar_greater
+from .exact import mean_interval as mean_interval
 from .exact import paired_p_value as paired_p_value
 from .fdr import levels_needed as levels_needed
 from .fdr import q_values as q_values
-from .mean import mean_interval as mean_interval
 from .paired import holm as holm
 from .paired import sign_flip_test as sign_flip_test
 from .second_opinion import Bound as Bound

@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from shortcut_guardrail.demo import MINILM_SHA256, find_minilm, pretrained
+from shortcut_guardrail.demo import MINILM_SHA256, find_minilm, training
 from shortcut_guardrail.errors import ModelError
 
 
 def test_absent_encoder_is_reported_with_what_to_install_and_else_found_without_running_its_code(tmp_path, monkeypatch):
-    monkeypatch.setattr(pretrained, "_PACKAGE_MODULE", "a_packaged_minilm")
+    monkeypatch.setattr(training, "_PACKAGE_MODULE", "a_packaged_minilm")
     with pytest.raises(ModelError) as error:
         find_minilm()
     assert str(error.value) == (
