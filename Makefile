@@ -70,18 +70,19 @@ dist:
 speed: $(VENV)/.dev
 	$(BIN)/python -m perf --data-dir $(DATA) --out $(SPEED_OUT)
 
-# PyTorch first and pinned: asked for by a range, it brings gigabytes of CUDA libraries along.
+# PyTorch first and pinned: asked for by a range, it brings gigabytes of CUDA libraries along. Python compiles what it
+# imports; to compile all of it here takes most of a minute.
 $(VENV)/.torch: constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$(grep '^torch==' constraints.txt)
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check $$(grep '^torch==' constraints.txt)
 	touch $@
 
 $(VENV)/.demo: $(VENV)/.torch pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[demo]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[demo]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml bench/pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[demo,dev]' --editable ./bench
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[demo,dev]' --editable ./bench
 	touch $@ $(VENV)/.demo
 
 clean:
