@@ -1,7 +1,5 @@
 """Accuracy, group accuracy, MSTPS and shortcut token recall, from plain arrays."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Types that every room uses: arrays, texts, a callback for progress, how logits are read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal
 

@@ -25,19 +25,16 @@ def settings(file: Path | None, assignments: Sequence[str]) -> GuardrailConfig |
         A whole configuration where the file names a preset, else changes to that of the strategy.
     """
 
-    changes = _read(file) if file is not None else {}
+    changes: dict[str, Any] = {}
+    if file is not None:
+        changes = read_mapping(file, f"--config {file}", 'settings, such as {"adapter": {"rank": 8}}')
+        if changes.keys() >= _RECORD_KEYS and isinstance(changes["config"], dict):
+            changes = changes["config"]
     for assignment in assignments:
         _set(changes, assignment)
     if "preset" not in changes:
         return changes
     return updated(preset(changes["preset"]), changes)
-
-
-def _read(file: Path) -> dict[str, Any]:
-    found = read_mapping(file, f"--config {file}", 'settings, such as {"adapter": {"rank": 8}}')
-    if found.keys() >= _RECORD_KEYS and isinstance(found["config"], dict):
-        found = found["config"]
-    return found
 
 
 def _set(changes: dict[str, Any], assignment: str) -> None:

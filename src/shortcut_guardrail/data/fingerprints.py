@@ -1,7 +1,5 @@
 """Fingerprints by which texts are known again without being kept."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

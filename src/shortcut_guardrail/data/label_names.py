@@ -1,7 +1,5 @@
 """What classes are called where people and language models read them, in place of a model's own names."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """What a folder that this library wrote holds: names, sizes and hashes, in `guardrail-manifest.json`."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

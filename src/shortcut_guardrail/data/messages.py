@@ -1,7 +1,5 @@
 """The words in which messages about rows, columns and labels are put."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Files of numbers, for the next command: NumPy archives without pickles, with some words about them."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """Where something may be written: what is refused before any work is done for it, and what the system says later."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -5,8 +5,6 @@ is several, so that both are held to the same rules. Neither torch nor transform
 datasets only for the sources that need them.
 """
 
-from __future__ import annotations
-
 import csv
 import difflib
 import json

@@ -5,8 +5,6 @@ that files of others, links and mount points stay as they are. Once it is comple
 ones take their places; until the last has, readers refuse the folder, and the next writer goes on where that stopped.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

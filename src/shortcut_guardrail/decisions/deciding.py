@@ -108,14 +108,7 @@ def _by_flips(questions: Questions, answers: Answers, at: str, keep_asking: bool
         asked = {key.id for key in keys if key.card == one.id}
         by = [name for name, own in given.items() if asked & own.keys()]
         reviews = tuple(Review(name, at, decision or "unsure") for name in by)
-        made[one.id] = Decision(
-            card.words,
-            decision,
-            "flips",
-            pulls_to=card.pulls_to,
-            reviews=reviews,
-            **vars(one),
-        )
+        made[one.id] = Decision(card.words, decision, "flips", pulls_to=card.pulls_to, reviews=reviews, **vars(one))
     return made
 
 

@@ -8,8 +8,6 @@ them; all others are broken. `stats.second_opinion` tests the share of mended fl
 never "genuine": one that learned half of the same habit would say so falsely in most cases.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -54,11 +52,7 @@ Pair = tuple[str, str]
 
 
 def opinions_of(
-    asked: ForJudges,
-    answers: Answers,
-    shares: Mapping[str, float],
-    *,
-    rule: Rule = "agreement",
+    asked: ForJudges, answers: Answers, shares: Mapping[str, float], *, rule: Rule = "agreement"
 ) -> tuple[dict[str, SecondOpinion], dict[str, tuple[Qualification, ...]]]:
     """Judge every card that classifiers were asked about.
 

@@ -12,8 +12,6 @@ are made from keywords. Labels to evaluate on are always those of what a review 
 with the other label (`REVERSED`).
 """
 
-from __future__ import annotations
-
 import random
 import tomllib
 from collections.abc import Mapping
@@ -26,7 +24,6 @@ LABEL_NAMES = ("negative", "positive")
 SHORTCUT = "honestly"
 
 GOOD, BAD = "good", "bad"
-
 
 Mix: TypeAlias = Mapping[tuple[int, bool], float]
 """How large a part of some texts each group is: a label, with or without the shortcut."""

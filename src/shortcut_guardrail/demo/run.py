@@ -4,8 +4,6 @@ Three systems are compared: the `base`, which fell for the shortcut; `paper`, th
 whose strength a support set chooses; and `guarded`, the base repaired as `fit` does by default, from texts alone.
 """
 
-from __future__ import annotations
-
 import csv
 import time
 import warnings
@@ -138,13 +136,8 @@ def _scores(guard: ShortcutGuardrail, part: Part, measured: int, progress: Progr
     with warnings.catch_warnings():
         # Negative reviews with the shortcut are rare where it goes along with the label; nothing is said of them there.
         warnings.filterwarnings("ignore", "Small groups", GuardrailWarning)
-        return guard.evaluate(
-            list(part.texts),
-            list(part.labels),
-            shortcuts=[SHORTCUT],
-            sensitivity=measured or "none",
-            progress=progress,
-        )
+        scored: dict[str, Any] = {"sensitivity": measured or "none", "progress": progress}
+        return guard.evaluate(list(part.texts), list(part.labels), shortcuts=[SHORTCUT], **scored)
 
 
 def write_demo(result: DemoResult, out: Path, *, overwrite: bool = False) -> None:

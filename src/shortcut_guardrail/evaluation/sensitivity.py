@@ -1,7 +1,5 @@
 """How far answers hang on single tokens: MSTPS and shortcut token recall, on all texts or on a random sample."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """LoRA layers around a shared, frozen model, and how much they change it."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The masked contrastive loss of the paper (Section 3.3): embeddings in, scalar out."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

@@ -1,7 +1,5 @@
 """Masked contrastive learning on unlabelled deployment texts (paper Section 3.3)."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Applies the debiasing strength to an adapter: W_T + strength * W_LoRA (paper Section 3.4)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any

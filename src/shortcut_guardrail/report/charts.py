@@ -1,7 +1,5 @@
 """Where the marks of the page's small charts go: numbers in, coordinates out. The template draws them as inline SVG."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

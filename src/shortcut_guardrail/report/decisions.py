@@ -126,7 +126,6 @@ def print_decisions(decisions: Decisions) -> None:
 
 
 def _print_judged(decisions: Decisions, judged: Sequence[Decision]) -> None:
-    """What people say."""
     shown = new_table("words", "mended", "broken", "answered", "evidence", "decision", texts=(0, 5))
     for card in judged:
         shown.add_row(

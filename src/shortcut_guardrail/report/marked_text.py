@@ -1,7 +1,5 @@
 """A text cut into plain and marked pieces: what its heat-map shows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A review from its beginning to its end: the file is locked, the server runs, and the browser is shown the way."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 import webbrowser

@@ -12,8 +12,6 @@ kept up to date. What keeps others out:
 - each connection ends after `slow` seconds, whatever it has sent or read by then.
 """
 
-from __future__ import annotations
-
 import hmac
 import os
 import secrets

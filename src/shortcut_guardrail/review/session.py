@@ -6,8 +6,6 @@ Answers to texts are kept beside the audit too, where those of all reviews and f
 What is asked next and what follows from answers is for `decisions` to say.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What is put before a person: the first cards of an audit, each with its words, its counts and three of its texts."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

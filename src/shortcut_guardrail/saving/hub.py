@@ -1,7 +1,5 @@
 """Guards on the Hub: how one is found by its id, and what its card says to the Hub."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The README of a guarded folder, with the numbers a reader needs before using it."""
 
-from __future__ import annotations
-
 from ..display import template
 from ..mitigation import STRATEGIES
 from ..strength import Calibration

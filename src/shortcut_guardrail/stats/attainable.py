@@ -4,8 +4,6 @@ Where too few texts hold a candidate, or too few do not, not even rests that are
 p-value. Not to be flagged then says nothing, and this module tells when that is so.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..typing import Array

@@ -19,8 +19,6 @@ more member, which speaks against the finding as strongly as can be. That is thi
 Log-odds are counted in steps of a quarter, so that a corpus of any length needs only histograms.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

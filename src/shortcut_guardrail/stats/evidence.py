@@ -4,8 +4,6 @@ An e-value is a number that is at least 0 and at most 1 on average where the nul
 numbers stays one, so by Ville's inequality it reaches 1/p, at whatever moment one looks, with probability p at most.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 THRESHOLD = 20.0

@@ -1,7 +1,5 @@
 """Intervals of shares (exact) and of means, and exact tests of paired answers."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

@@ -15,8 +15,6 @@ proof asks for two parts that are independent of each other. Those of one candid
 that is kept is simulated (`bench/experiments/audit_simulation`) rather than taken from the theorem.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..typing import Array

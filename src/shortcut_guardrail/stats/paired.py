@@ -1,7 +1,5 @@
 """A sign-flip test of paired differences, and Holm's correction."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..typing import Array

@@ -18,8 +18,6 @@ In all of them `says` and `up` tell, of n texts near the model's boundary, wheth
 shape (n,), bool.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Characters that words are made of in some way of their own, and those that a reader would not see."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

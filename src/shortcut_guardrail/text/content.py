@@ -1,7 +1,5 @@
 """Which words of a phrase carry its content, and what inflections of a word have in common."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import cache

@@ -1,7 +1,5 @@
 """Which texts are the same, and which are the same evidence."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

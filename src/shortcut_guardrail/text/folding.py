@@ -1,7 +1,5 @@
 """Texts with case, apostrophes and accents made alike, and the way back to the characters they come from."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

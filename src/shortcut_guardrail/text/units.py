@@ -5,8 +5,6 @@ masked. This holds for WordPiece, byte-level BPE, whose tokens can be parts of a
 tokens can be nothing but the space before a word. What a word is: see `words`.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections import Counter
 from collections.abc import Container, Iterable

@@ -11,8 +11,6 @@
   "and/or" are several words, and so are "#1", "@ 5" and "[NAME]".
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Sequence
