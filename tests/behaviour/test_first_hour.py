@@ -22,6 +22,8 @@ from shortcut_guardrail import ShortcutGuardrail
 from shortcut_guardrail.cli import main
 from shortcut_guardrail.demo.corpus import LABEL_NAMES, make_corpus
 from shortcut_guardrail.mitigation import guards, strategies
+from shortcut_guardrail.saving import open_audit
+from shortcut_guardrail.shortcuts import search
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
@@ -62,7 +64,7 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module", autouse=True)
 def once():
-    """Trains an adapter, and asks it at its strengths, once: the README's `fit` and two notebooks make the same one."""
+    """Trains an adapter, and asks it at its strengths, once: the README and two notebooks make the same one."""
     trained, answered = {}, {}
     train, answer = strategies.distill_adapter, guards.AdapterGuard.logits_by_strength
 
@@ -180,14 +182,10 @@ def test_every_command_prints_what_the_readme_says(place, audited, ok, monkeypat
 
 
 @pytest.mark.slow
-def test_the_python_block_prints_what_the_readme_says(place, tmp_path, capsys, monkeypatch):
-    # Of the first 100 texts, from which it says the same as from all.
-    here, there = tmp_path / "demo-output", place / "demo-output"
-    here.mkdir()
-    (here / "biased-model").symlink_to((there / "biased-model").resolve())
-    rows = (there / "deployment.csv").read_text(encoding="utf-8").splitlines(keepends=True)
-    (here / "deployment.csv").write_text("".join(rows[:101]), encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
+def test_the_python_block_prints_what_the_readme_says(place, audited, capsys, monkeypatch):
+    monkeypatch.chdir(place)
+    # The README's audit once more; that a stored one is the one in memory is asked in `test_one_audit`.
+    monkeypatch.setattr(search, "audit_texts", lambda *_, **__: open_audit(place / "audit"))
     exec(compile(PYTHON, "README.md", "exec"), {})
     check_output(PRINTED, capsys.readouterr().out)
 
