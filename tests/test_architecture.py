@@ -145,7 +145,7 @@ LINES_OF = {
     "exports and the Hub": 625,
     "kinds of models that people deploy": 55,
     "any classifier": 0,
-    "words that are added, and cues that are missing": 840,
+    "words that are added, and cues that are missing": 870,
 }
 """The library's lines. Those of the house go up only by lines removed elsewhere, the others with what they name."""
 

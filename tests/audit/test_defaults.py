@@ -64,8 +64,10 @@ def test_a_wrapper_that_decides_is_told_from_one_that_does_not():
     (wrapper,) = [w for w in one.wrappers if w.text == "write a note about"]
     assert (wrapper.place, wrapper.n, wrapper.label, wrapper.with_it) == ("start", 100, "harmless", 100)
     assert (wrapper.n_without, wrapper.without, wrapper.alone) == (100, 0, "harmless")
+    assert (wrapper.n_added, wrapper.added) == (100, 100)
     said = defaults_said(audit(candidate("a"), label_names=LABELS, predicted=(20, 20), defaults=one).to_dict())
-    assert said[-1].endswith("0% of them keep 'harmless': the wrapper decides, not what it holds.")
+    decides = "0% of them keep 'harmless': the wrapper decides, not what it holds."
+    assert said[-1].endswith(f"{decides} Put around 100 other texts, it changes 100% to it.")
     idle = found({}, texts, bias=-2.0)
     assert [w.without for w in idle.wrappers] == [w.n_without for w in idle.wrappers] != []
     assert not defaults_said(audit(candidate("a"), label_names=LABELS, predicted=(20, 20), defaults=idle).to_dict())

@@ -8,12 +8,11 @@ that none is found. Nothing but `predict_proba(texts)` is asked here.
 class, and so are as many random words of the same texts. *Without content*, texts say nothing: their function words
 alone, or words that are drawn from other texts. Cues are not among them, function words or not.
 
-A class A is the *default* if all of this holds, with 95 % intervals:
+A class A is the *default* if all of this holds, by the lower ends of 95 % intervals:
 
-- Of the texts without content (function words, drawn words), more than `LEAST_WITHOUT` are given A.
-- Of the texts of other classes, more than `LEAST_LEFT` are given A when the cues of their class are missing.
-- Texts of A keep their class when its own cues are missing, more often than the others do by `LEAST_GAP`.
-- Random words that are cut out do less than the cues by `LEAST_GAP`.
+- Of the texts without content, of either kind, more than `LEAST_WITHOUT` are given A.
+- Of the texts of other classes, more than `LEAST_LEFT` are given A when the cues of their class are missing: more than
+  when as many random words are, and more than texts of A lose their class without its own cues.
 
 Where a class means "none of these" (neutral, other, not toxic) it is the default rightly, and is reported as well.
 """
@@ -30,12 +29,12 @@ from ..data import Count
 from ..stats import exact_interval
 from ..text import WordFinder, is_content, unit_key, word_spans
 from ..typing import Array, Text
-from .insertions import Answer, sides
+from .insertions import Answer, sides, with_words
 
 MOST_TEXTS, LEAST_TEXTS = 150, 20
 """Texts that are asked about with each change, and those that a share is said of at least."""
 MOST_CUES = 10
-LEAST_WITHOUT, LEAST_LEFT, LEAST_GAP = 0.6, 0.3, 0.3
+LEAST_WITHOUT, LEAST_LEFT = 0.7, 0.15
 LEAST_WRAPPED = 0.05
 WRAPPER_WORDS = (3, 12)
 MOST_WRAPPERS = 3
@@ -88,6 +87,7 @@ class Wrapper:
         label: The class that most of them are given, and `with_it`, how many.
         without: Of `n_without` that say something else besides, how many are given the class without the wrapper.
         alone: The class of the wrapper with nothing in it.
+        n_added: Texts of other classes that it was put around, and of these `added`, those that are given the class.
     """
 
     text: str
@@ -98,6 +98,8 @@ class Wrapper:
     n_without: Count
     without: Count
     alone: str
+    n_added: Count
+    added: Count
 
 
 @dataclass(frozen=True)
@@ -203,7 +205,7 @@ def _default(label_names: Sequence[str], probes: Sequence[Probe], held_up: Seque
         others = [one for one in held_up if one.label != label]
         n, gone = sum(one.n for one in others), sum(one.given[number] for one in others)
         random = sum(one.by_chance[number] for one in others)
-        if n and _low(gone, n) > max(LEAST_LEFT, 1 - kept + LEAST_GAP, random / n + LEAST_GAP):
+        if n and _low(gone, n) > max(LEAST_LEFT, random / n) and gone / n > 1 - kept:
             return label
     return None
 
@@ -255,7 +257,11 @@ def _wrapper(
     alone, _ = asked.about([_with_side(texts[rows[0]], side, words)])
     counts = len(without), int((without == label).sum())
     empty = label_names[int(alone[0])] if len(alone) else ""
-    return Wrapper(words, place, len(rows), label_names[label], int(given[label]), *counts, empty)
+    others = [i for i in np.flatnonzero(classes != label).tolist() if i not in left][:MOST_TEXTS]
+    parts = [with_words(sides(texts[i])[side], [words], place) for i in others]
+    put, _ = asked.about([_with_side(texts[i], side, part) for i, part in zip(others, parts, strict=True)])
+    added = len(put), int((put == label).sum())
+    return Wrapper(words, place, len(rows), label_names[label], int(given[label]), *counts, empty, *added)
 
 
 def _with_side(text: Text, side: int, part: str) -> Text:

@@ -57,7 +57,9 @@ def _wrapper(one: Document) -> str:
         )
     kept, text = percent(one["without"] / one["n_without"], 0), visible_name(one["text"])
     where = "open" if one["place"] == "start" else "end"
-    return (
+    said = (
         f"{one['n']} texts {where} with “{text}”. With nothing in it, it is given '{one['alone']}', and without it "
         f"{kept} of them keep '{one['label']}': the wrapper decides, not what it holds."
     )
+    n = one["n_added"]
+    return f"{said} Put around {n} other texts, it changes {percent(one['added'] / n, 0)} to it." if n else said
