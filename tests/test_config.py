@@ -118,6 +118,10 @@ def test_what_contradicts_or_is_misspelt_is_said_with_what_was_meant():
         (lambda: ShortcutConfig(keep=("a", " ")), 'keep[1] must be a string that is not empty, but is " ".'),
         (lambda: ShortcutConfig(named=("Soup",), keep=("soup",)), "'soup' cannot be both a shortcut and kept."),
         (
+            lambda: ShortcutConfig(not_alone=("Soup",), keep=("soup",)),
+            "'soup' is not_alone, and a shortcut or kept too.",
+        ),
+        (
             lambda: read({"stategy": "maskcl", "saliency": {"topk": 3, "x": 1}}),
             "saliency.topk is no field that is known. Did you mean 'top_k'? saliency.x is no field that is known. "
             "Known are top_k, gradient. stategy is no field that is known. Did you mean 'strategy'?",

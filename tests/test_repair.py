@@ -130,6 +130,8 @@ def test_contradictions_are_refused_before_anything_is_trained(guard, texts, sup
         ({"strategy": "few-shot"}, "support= is missing"),
         ({"strategy": "maskcl", "shortcuts": ["honestly"]}, "shortcuts= is for strategies that know"),
         ({"strategy": "maskcl", "keep": ["good"]}, "keep= is for strategies that know"),
+        ({"strategy": "mask", "not_alone": ["never"]}, "not_alone= needs training, and strategy='mask' masks a word"),
+        ({"strategy": "maskcl", "not_alone": ["never"]}, "not_alone= is for strategies that know"),
         ({"strategy": "mask", "config": {"adapter": {"rank": 2}}}, "strategy=.mask. trains nothing"),
         ({"strategy": "distill", "config": GuardrailConfig()}, "the configuration is one of 'maskcl'"),
         ({"strategy": "mask", "strength": "most"}, "strength must be a number in .0, 1. or 'auto', but is 'most'"),

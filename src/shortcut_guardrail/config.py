@@ -235,8 +235,10 @@ class ShortcutConfig:
     def __post_init__(self) -> None:
         check_fields(self)
         said = [{word.casefold() for word in words} for words in (self.named, self.keep, self.not_alone)]
-        both = sorted((said[0] & said[1]) | (said[2] & (said[0] | said[1])))
+        both = sorted(said[0] & said[1])
         _require(not both, f"{', '.join(map(repr, both))} cannot be both a shortcut and kept. Name it once.")
+        both = sorted(said[2] & (said[0] | said[1]))
+        _require(not both, f"{', '.join(map(repr, both))} is not_alone, and a shortcut or kept too. Name it once.")
 
     def audit(self) -> AuditConfig:
         """The audit whose flagged candidates are taken."""

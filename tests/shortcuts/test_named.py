@@ -41,6 +41,18 @@ def test_a_person_comes_before_flips_and_flags_before_a_person():
     assert (found["great"], found["book"]) == (("named", None), ("kept", None))
 
 
+def test_a_word_that_must_not_decide_alone_is_named_as_such():
+    shortcuts = with_decisions(FOUND, Decisions((person(["great"], "not_alone"), person(["dull"], "neutralise"))))
+    shortcuts = with_said(shortcuts, ShortcutConfig(not_alone=("Never",)))
+    found = {item.text: (item.verdict, item.reason) for item in shortcuts.items if item.verdict == "named"}
+    assert found == {"great": ("named", "not alone"), "dull": ("named", None), "never": ("named", "not alone")}
+    assert sorted(shortcuts.words) == ["book", "dull", "great", "never"]
+    assert sorted(shortcuts.alone.words) == ["great", "never"]
+    # The command line comes last.
+    again = with_said(shortcuts, ShortcutConfig(named=("great",), keep=("never",)))
+    assert not again.alone
+
+
 def test_what_nobody_decided_changes_nothing():
     for card in (flips(["great"], "open"), person(["great"], "unsure"), Decision(("great",))):
         assert decided(card) == decided()
