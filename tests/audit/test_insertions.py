@@ -145,8 +145,9 @@ def test_where_the_two_differ_is_said():
     rare = replace(rare, interval=replace(rare.interval, flip_rate=(0.01, 0.1)))
     document = audit(rare, alike, frequent, candidate("x"), insertions=Insertions(9, 3, 700)).to_dict()
     first, more, less = insertions_said(document)
-    assert first.startswith("3 candidates were added to texts (700 predictions): 3 of them (*)")
-    assert "“write a” (removing it changes 4% of predictions, adding it 31% to 'positive')" in more
+    assert first.startswith("3 candidates were added to texts (700 predictions). More than random words do (*): ")
+    assert "“write a” (removing it changes 4% of predictions, adding it 31% to 'positive')" in first
+    assert more.startswith("Added more than removed: “write a”. Other words")
     assert "“the”" in less
     assert "lol" not in more + less
     assert [added_rate(c) for c in document["candidates"]] == ["0.311*", "0.222*", "0.222*", "-"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..data import counted
-from ..display import number, percent
+from ..display import number, percent, some
 from ..text import visible_name
 
 Document = Mapping[str, Any]
@@ -39,16 +39,16 @@ def insertions_said(document: Document) -> list[str]:
     cost = f"{counted(tried['n_tried'], 'candidate')} were added to texts ({tried['n_predictions']:,} predictions)"
     if not found:
         return [f"{cost}: none changes predictions to its class more than random words do."]
-    said = [f"{cost}: {len(found)} of them (*) change predictions to their class more than random words do."]
+    said = [f"{cost}. More than random words do (*): {_rates(found)}."]
     more, less = _differing(found)
     if more:
         said.append(
-            f"Added more than removed: {_rates(more)}. Other words of their texts say the same. So deleting them "
+            f"Added more than removed: {_names(more)}. Other words of their texts say the same. So deleting them "
             "repairs little, and adding them to a text can change its prediction."
         )
     if less:
         said.append(
-            f"Removed more than added: {_rates(less)}. They count only together with the rest of their texts, or their "
+            f"Removed more than added: {_names(less)}. They count only together with the rest of their texts, or their "
             "texts are given another class as soon as they are missing."
         )
     return said
@@ -69,6 +69,10 @@ def _differing(found: Sequence[Document]) -> tuple[list[Document], list[Document
         elif low is not None and low > added_high and removed > 2 * added:
             less.append(one)
     return more, less
+
+
+def _names(candidates: Sequence[Document]) -> str:
+    return some([f"“{visible_name(c['text'])}”" for c in candidates], SAID_CANDIDATES)
 
 
 def _rates(candidates: Sequence[Document]) -> str:
