@@ -90,7 +90,7 @@ def test_what_cannot_be_added_is_said(texts, why):
 
 def test_costs_stay_in_proportion():
     answer, words = bag({}), [f"other{i}" for i in range(500)]
-    for n, screened, most in ((40, 13, LEAST_TRIED), (300, 100, LEAST_TRIED), (1000, 300, 22)):
+    for n, screened, most in ((40, 20, LEAST_TRIED), (300, 150, LEAST_TRIED), (1000, 300, 16)):
         _, sums = tried(answer, make_texts(n), *words)
         assert (sums.n_screened, sums.n_tried) == (screened, most)
         assert sums.n_predictions <= max(0.8 * 12 * n, screened * SCREENED_ON + LEAST_TRIED * 2 * n)

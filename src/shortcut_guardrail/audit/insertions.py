@@ -101,8 +101,8 @@ def try_insertions(
     trial = _Trial(answer, texts, probs)
     budget = int(COST * (2 + config.top_k) * n_texts)
     least = max(LEAST_TRIED, sum(one.found for one in wanted))
-    screened = list(wanted[: min(MOST_SCREENED, max(least, budget // (3 * SCREENED_ON)))])
-    most = min(MOST_TRIED, max(LEAST_TRIED, budget // (3 * RECEIVERS)))
+    screened = list(wanted[: min(MOST_SCREENED, max(least, budget // (2 * SCREENED_ON)))])
+    most = min(MOST_TRIED, max(LEAST_TRIED, budget // (4 * RECEIVERS)))
     tried = trial.best(screened, most)
     counts = [seen for one in tried if (seen := trial.counted(one)) is not None]
     if not counts:
