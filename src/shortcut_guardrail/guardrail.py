@@ -858,6 +858,7 @@ class ShortcutGuardrail(Shown):
         repo_id: str,
         *,
         private: bool = True,
+        license: str | None = None,
         revision: str | None = None,
         token: str | None = None,
         text_hashes: bool = True,
@@ -872,7 +873,8 @@ class ShortcutGuardrail(Shown):
         """
         with tempfile.TemporaryDirectory() as beside:
             self.save_pretrained(Path(beside) / "guard", text_hashes=text_hashes)
-            return push_to_hub(Path(beside) / "guard", repo_id, private=private, revision=revision, token=token)
+            how: dict[str, Any] = {"private": private, "license": license, "revision": revision, "token": token}
+            return push_to_hub(Path(beside) / "guard", repo_id, **how)
 
     @one_at_a_time
     def export(

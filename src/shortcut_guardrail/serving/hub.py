@@ -5,15 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..data import MANIFEST_FILE, read_manifest
+from ..data import MANIFEST_FILE, json_content, read_manifest
 from ..errors import ConfigError, GuardrailError, RunError
 from ..models import quiet_transformers
 from ..saving import GUARDRAIL_FILE, first_line
 from .exporting import EXPORT_FILE
 
+CARD = "README.md"
+
 
 def push_to_hub(
-    folder: str | Path, repo_id: str, *, private: bool = True, revision: str | None = None, token: str | None = None
+    folder: str | Path,
+    repo_id: str,
+    *,
+    private: bool = True,
+    license: str | None = None,
+    revision: str | None = None,
+    token: str | None = None,
 ) -> str:
     """Put a folder that `fit` or `export` wrote on the Hub, in one commit.
 
@@ -22,6 +30,7 @@ def push_to_hub(
     Args:
         repo_id: As "owner/name". It is made where there is none.
         private: Whether a new repository is private. The words that a guard neutralises come from your texts.
+        license: For the card, as the Hub writes it, e.g. "mit". `None` takes what the card of the base model names.
         revision: Branch; it has to exist.
         token: `None` takes that of `hf auth login`.
 
@@ -44,7 +53,8 @@ def push_to_hub(
             api.create_repo(repo_id, private=private, exist_ok=True)
             steps: list[Any] = [
                 *(CommitOperationDelete(name) for name in _of_earlier(api, repo_id, revision) if name not in names),
-                *(CommitOperationAdd(name, folder / name) for name in names),
+                *(CommitOperationAdd(name, folder / name) for name in names if name != CARD),
+                CommitOperationAdd(CARD, _licensed(folder, license, token)),
             ]
             made = api.create_commit(repo_id, steps, commit_message="Write with Shortcut Guardrail", revision=revision)
     except GuardrailError:
@@ -64,3 +74,32 @@ def _of_earlier(api: Any, repo_id: str, revision: str | None) -> list[str]:
         return []
     file = api.hf_hub_download(repo_id, MANIFEST_FILE, revision=revision)
     return [name for name in read_manifest(Path(file).parent) or () if name in there]
+
+
+def _licensed(folder: Path, license: str | None, token: str | None) -> bytes:
+    """The card of a folder, with a licence where one is given or known, and the card names none yet."""
+    from huggingface_hub import ModelCard
+
+    card = ModelCard.load(folder / CARD)
+    known: dict[str, Any] = {"license": license} if license else {}
+    if not known and not card.data.get("license"):
+        known = _license_of_base(folder, token)
+    for key, value in known.items():
+        card.data[key] = value
+    return str(card).encode()
+
+
+def _license_of_base(folder: Path, token: str | None) -> dict[str, Any]:
+    """What the card of the base model says of its licence; nothing where there is no such card."""
+    from huggingface_hub import ModelCard, hf_hub_download
+
+    record = GUARDRAIL_FILE if (folder / GUARDRAIL_FILE).exists() else EXPORT_FILE
+    base = json_content(folder / record, advice="")["base_model"]
+    try:
+        file = Path(base["name"]) / CARD
+        if not Path(base["name"]).is_absolute():
+            file = Path(hf_hub_download(base["name"], CARD, revision=base["revision"], token=token))
+        said = ModelCard.load(file).data
+    except Exception:  # no name, no card, none that can be read, and what HTTP clients of several versions raise
+        return {}
+    return {key: said[key] for key in ("license", "license_name", "license_link") if said.get(key)}
