@@ -104,7 +104,7 @@ def test_options_of_fit_out_of_range(refused, no_model, data, write_csv, support
         assert not (tmp_path / "out").exists()
     (tmp_path / "guardrail.json").write_text("{}")
     said = refused("fit", tmp_path, data, *MASKCL, "--out", tmp_path / "out")
-    assert "is a folder that fit wrote, and an adapter is not adapted again. Give its base model." in said
+    assert "is a guard that fit wrote, and is not adapted again. Give its base model." in said
 
 
 def test_a_device_that_is_not_there(refused, no_model, data, tmp_path):

@@ -14,6 +14,7 @@ from made_guards import GUARDS, TEXTS
 from serving.hub_server import hub
 from shortcut_guardrail import ConfigError
 from shortcut_guardrail.serving import push_to_hub
+from shortcut_guardrail.serving.hub import _licensed
 
 # In a process of its own: huggingface_hub reads where the Hub is, and whether it may ask, once.
 CLIENT = """
@@ -21,6 +22,7 @@ import json, os, sys, urllib.request
 from pathlib import Path
 from huggingface_hub import HfApi
 from shortcut_guardrail import GuardrailError, ShortcutGuardrail
+from shortcut_guardrail.cli import main
 from shortcut_guardrail.serving import push_to_hub
 
 made, kinds, texts = Path(sys.argv[1]), sys.argv[2].split(), json.load(sys.stdin)
@@ -37,6 +39,26 @@ for kind in kinds:
     address = guard.push_to_hub(f"me/{kind}", text_hashes=kind != "few-shot")
     found[kind] = [seen(guard), seen(ShortcutGuardrail.from_pretrained(f"me/{kind}")), address]
 
+kind, common = kinds[-1], ["--json", "said.json", "--overwrite", "--quiet"]
+rows = [{"text": text, "label": label} for text, label in zip(texts[12:], ["negative", "positive"] * 4)]
+Path("rows.jsonl").write_text("\\n".join(map(json.dumps, rows)))
+commands = {
+    "to-label": ["--out", "some.csv"],
+    "certify": ["--labelled", "rows.jsonl", "--out", "certified"],
+    "export": ["--out", "exported"],
+    "predict": ["--out", "some.csv"],
+    "evaluate": ["--sensitivity", "none"],
+}
+found["commands"] = {
+    name: [
+        [main.call([name, source, "rows.jsonl", *more, *common]), json.loads(Path("said.json").read_text())]
+        for source in (str(made / kind), f"me/{kind}")
+    ]
+    for name, more in commands.items()
+}
+found["fit"] = main.call(["fit", f"me/{kind}", "rows.jsonl", "--shortcut", "honestly", "--out", "twice"])
+found["no guard"] = main.call(["export", "me/base", "--out", "none"])
+
 plain = ShortcutGuardrail.from_pretrained("me/base")
 per_input = dict(config={"per_input": True, "adapter": {"epochs": 1}}, strategy="distill", shortcuts=["honestly"])
 plain.repair(texts, strength=0.5, **per_input)
@@ -44,7 +66,7 @@ plain.push_to_hub("me/again")
 found["first"] = [HfApi().model_info("me/again").sha, seen(plain)]
 ShortcutGuardrail.from_pretrained(made / "few-shot").export("served")
 found["export"] = push_to_hub("served", "me/served")
-push_to_hub(made / "few-shot", "me/again")
+push_to_hub(made / "few-shot", "me/again", license="mit")
 earlier = ShortcutGuardrail.from_pretrained("me/again", revision=found["first"][0])
 found["earlier"] = seen(earlier)
 again = refused(push_to_hub, "served", "me/served")
@@ -58,6 +80,8 @@ found["down"] = [
 Path("found.json").write_text(json.dumps(found))
 """
 
+BASE_CARD = b"---\nlicense: other\nlicense_name: ours\nlicense_link: LICENSE\ndatasets: [x]\n---\n# Base\n"
+
 
 @pytest.fixture(scope="module")
 def went(saved_guards, tmp_path_factory):
@@ -65,7 +89,8 @@ def went(saved_guards, tmp_path_factory):
     folder = tmp_path_factory.mktemp("client")
     environment = {k: v for k, v in os.environ.items() if k != "HF_HUB_OFFLINE"}
     with hub() as server:
-        server.repos["me/base"] = [{f.name: f.read_bytes() for f in (saved_guards / "base").iterdir()}]
+        files = {f.name: f.read_bytes() for f in (saved_guards / "base").iterdir()}
+        server.repos["me/base"] = [{**files, "README.md": BASE_CARD}]
         server.repos["me/again"] = [{"mine.txt": b"mine"}]
         done = subprocess.run(
             [sys.executable, "-c", CLIENT, saved_guards, " ".join(GUARDS)],
@@ -76,7 +101,8 @@ def went(saved_guards, tmp_path_factory):
             text=True,
         )
     assert done.returncode == 0, done.stderr
-    return json.loads((folder / "found.json").read_text()), server
+    found = json.loads((folder / "found.json").read_text())
+    return found | {"said": done.stderr, "left": sorted(file.name for file in folder.iterdir())}, server
 
 
 @pytest.mark.parametrize("kind", GUARDS)
@@ -88,6 +114,26 @@ def test_a_guard_comes_back_as_it_was(went, kind):
     assert bool(before[0]) == (kind != "few-shot")
     assert bool(before[2]) == (kind == "mask-kept-certified")
     assert server.private[f"me/{kind}"] is True
+
+
+@pytest.mark.parametrize("command", ["to-label", "certify", "export", "predict", "evaluate"])
+def test_a_command_takes_a_guard_by_its_id(went, command):
+    found, _ = went
+    here, there = found["commands"][command]
+    assert here == there
+    assert here[0] == 0
+    assert here[1]
+
+
+def test_a_guard_of_the_hub_is_no_base_and_a_base_is_no_guard(went):
+    found, _ = went
+    assert (found["fit"], found["no guard"]) == (2, 2)
+    said = " ".join(found["said"].split())
+    assert (
+        "'me/distill-named-support' is a guard that fit wrote, and is not adapted again. Give its base model." in said
+    )
+    assert "'me/base' is no folder that fit wrote, and no guard of this name answers on the Hub." in said
+    assert not {"twice", "none", "me"} & {*found["left"]}, "nothing was written, beside the guard's id either"
 
 
 def test_its_card_says_to_the_hub_what_it_is(went, saved_guards):
@@ -107,6 +153,29 @@ def test_its_card_says_to_the_hub_what_it_is(went, saved_guards):
     card = ModelCard(server.repos["me/again"][1]["README.md"].decode()).data
     assert (card.base_model, card.base_model_relation) == ("me/base", "adapter")
     assert cards["served"].library_name == "transformers"
+    assert (cards["served"].license, cards["few-shot"].license) == (None, None), "no licence is made up"
+    assert (card.license, card.license_name, card.license_link, card.datasets) == ("other", "ours", "LICENSE", None)
+    assert (cards["again"].license, cards["again"].license_name) == ("mit", None)
+
+
+@pytest.mark.parametrize(
+    ("own", "base", "given", "expected"),
+    [
+        ("", "license: mit", None, "mit"),
+        ("license: bsd", "license: mit", None, "bsd"),
+        ("license: bsd", "license: mit", "gpl-3.0", "gpl-3.0"),
+        ("", "tags: [x]", None, None),
+        ("", "license: [", None, None),
+    ],
+)
+def test_a_licence_is_the_one_given_or_of_the_card_or_of_the_card_of_the_base(tmp_path, own, base, given, expected):
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "README.md").write_text(f"---\n{base}\n---\nTheirs.\n")
+    (tmp_path / "README.md").write_text(f"---\ntags: [ours]\n{own}\n---\nOurs.\n")
+    record = {"base_model": {"name": str(tmp_path / "base"), "revision": None}}
+    (tmp_path / "guardrail.json").write_text(json.dumps(record))
+    made = ModelCard(_licensed(tmp_path, given, None).decode())
+    assert (made.data.license, made.data.tags, made.text.strip()) == (expected, ["ours"], "Ours.")
 
 
 def test_what_is_pushed_takes_the_place_of_what_was(went):

@@ -43,7 +43,7 @@ def to_label(
     _check_columns(texts)
     loaded = load_guard(guard, loading)
     with output.progress() as progress:
-        chosen = loaded.to_label(texts.texts, n, seed=seed, kept=Path(guard) / ANSWERS_FILE, progress=progress)
+        chosen = loaded.to_label(texts.texts, n, seed=seed, kept=_kept_in(guard), progress=progress)
     if chosen:
         write_file(out, rendered(_to_fill_in(texts, chosen), out.suffix), overwrite=output.overwrite)
         output.say(f"Written: {out} ({len(chosen)} of {len(texts)} texts to label)")
@@ -107,7 +107,7 @@ def certify(
         texts, labels = list(rows.texts), options.class_ids(rows, loaded)
     before = loaded.debias_strength
     with output.progress() as progress:
-        kept = Path(guard) / ANSWERS_FILE
+        kept = _kept_in(guard)
         found = loaded.certify(texts, labels, unlabelled=around.texts, config=config, kept=kept, progress=progress)
     if output.speaks:
         print_certificate(found)
@@ -134,20 +134,25 @@ def certify(
 
 
 def load_guard(source: str, loading: options.GuardLoading) -> ShortcutGuardrail:
-    """The guard in a folder that `fit` wrote, whose files are compared with their hashes.
+    """The guard in a folder that `fit` wrote or on the Hub, whose files are compared with their hashes.
 
     Raises:
-        ConfigError: It is no such folder.
+        ConfigError: There is no guard.
     """
-    from ..saving import is_guarded_folder
+    from ..saving import from_hub, is_guarded_folder
 
-    if not is_guarded_folder(source):
-        raise ConfigError(f"'{source}' is no folder that fit wrote. Fit a guard first.")
+    if not is_guarded_folder(source) and from_hub(source, loading.revision) is None:
+        raise ConfigError(
+            f"'{source}' is no folder that fit wrote, and no guard of this name answers on the Hub. Fit a guard first."
+        )
     return loading.load(source, verify=True)  # what is certified is what was saved
 
 
-ANSWERS_FILE = "answers.npz"
-"""In the folder of the guard."""
+def _kept_in(source: str) -> Path | None:
+    """Where `to-label` keeps answers for `certify`; of a guard on the Hub it keeps none."""
+    return Path(source) / "answers.npz" if Path(source).is_dir() else None
+
+
 LABEL = "label"
 
 

@@ -126,10 +126,7 @@ def fit(
 
     options.check_hashes(no_text_hashes, second_opinion)
     options.check_out(out, dry_run=dry_run, what="a guard", name="folder to write")
-    if is_guarded_folder(model):
-        raise ConfigError(
-            f"'{model}' is a folder that fit wrote, and an adapter is not adapted again. Give its base model."
-        )
+    _check_base(model, is_guard=is_guarded_folder(model))
     words = (shortcuts.shortcuts_file, kept.keep_file)
     inputs = [*loading.read_from(model), data, support, decisions, audit, config, *words]
     inputs += asking.read(second_opinion)
@@ -145,6 +142,7 @@ def fit(
     plan = _plan(wanted, rows, dry_run=dry_run)
     with joined():
         guard = loading.load(model)
+        _check_base(model, is_guard=guard.is_fitted)
         labelled = None if rows is None else (rows.texts, options.class_ids(rows, guard))
         report, answers = None, None
         if audit is not None:
@@ -295,3 +293,9 @@ def _show_shortcuts(found: Shortcuts, strategy: str, *, has_labels: bool, output
         with suppress(NothingToRepairError):
             output.say(f"Strategy: {supported_strategy(found, has_labels=has_labels)[1]}.")
     output.finish({"shortcuts": found.to_dict()})
+
+
+def _check_base(model: str, *, is_guard: bool) -> None:
+    """Refuse a guard, of a folder at once, and of the Hub as soon as it is loaded."""
+    if is_guard:
+        raise ConfigError(f"'{model}' is a guard that fit wrote, and is not adapted again. Give its base model.")

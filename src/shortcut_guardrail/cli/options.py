@@ -34,10 +34,12 @@ Model = Annotated[
 ModelOrGuard = Annotated[
     str,
     typer.Argument(
-        metavar="MODEL", help="Folder or Hub id of a text classifier, or a folder that fit wrote.", show_default=False
+        metavar="MODEL", help="Folder or Hub id of a text classifier, or of a guard that fit made.", show_default=False
     ),
 ]
-Guarded = Annotated[str, typer.Argument(metavar="GUARD", help="Folder that fit wrote.", show_default=False)]
+Guarded = Annotated[
+    str, typer.Argument(metavar="GUARD", help="Folder that fit wrote, or Hub id of a guard.", show_default=False)
+]
 Data = Annotated[
     str,
     typer.Argument(
@@ -176,7 +178,7 @@ class GuardLoading(_Loading):
 
     base: Annotated[
         str | None,
-        _of_model(help="Where the base model of a folder that fit wrote is now.", show_default="as recorded"),
+        _of_model(help="Where the base model of a guard is now.", show_default="as recorded"),
     ] = None
 
 
