@@ -17,6 +17,8 @@ def test_export(ok, saved_guards, write_csv, tmp_path):
     card = (served / "README.md").read_text()
     assert "It relies less on `honestly`, `to be honest`." in card
     assert "library_name: transformers" in card
+    assert "# base, without some shortcuts" in card
+    assert str(saved_guards) not in card
 
 
 def test_bad_input(cli, saved_guards, tmp_path):

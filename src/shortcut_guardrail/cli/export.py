@@ -16,7 +16,8 @@ def export(
     *,
     guard: options.Guarded,
     data: Annotated[
-        str | None, typer.Argument(help="File with texts to compare predictions on.", show_default="made-up texts")
+        str | None,
+        typer.Argument(metavar="DATA", help="File with texts to compare predictions on.", show_default="made-up texts"),
     ] = None,
     out: Annotated[Path, typer.Option("--out", help="Folder to write.", show_default=False)],
     format: Annotated[
@@ -57,6 +58,6 @@ def export(
     if (small := made.int8) is not None:
         output.say(
             f"8-bit weights: the guard's label on {small.same_labels:.1%} of them, probabilities within "
-            f"{small.largest_difference:.2g}, {small.relative_time:.2f} of the time of the merged model."
+            f"{small.largest_difference:.2g}; they took {small.relative_time:.2f} of the time of the merged model here."
         )
     output.finish(made.to_dict())

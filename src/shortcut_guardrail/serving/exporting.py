@@ -2,7 +2,7 @@
 
 `merged` is an ordinary Transformers model. `onnx` is a file for ONNX Runtime, made by `torch.onnx.export` with
 TorchDynamo. TorchScript was left out: it tells inputs apart by their place, so that the tokenizer's order gives wrong
-predictions without a word.
+predictions without a word. Transformers' own exporter is as right and slower, and writes a second file of weights.
 """
 
 from __future__ import annotations
@@ -144,7 +144,10 @@ def export_guard(
         (target / EXPORT_FILE).write_text(to_json(done[0].to_dict()), encoding="utf-8")
         library = "onnx" if format == "onnx" else "transformers"
         metadata = card_metadata(record, library=library, relation="finetune", tags=[])
-        card = template("serving/card.md.j2").render(export=done[0], record=record, metadata=metadata)
+        name = record.base_model["name"] or "A classifier"
+        original = Path(name).name if Path(name).is_absolute() else name  # the card may go where the path means nothing
+        shown = {"export": done[0], "record": record, "metadata": metadata, "original": original}
+        card = template("serving/card.md.j2").render(**shown)
         (target / "README.md").write_text(card, encoding="utf-8")
 
     write_folder(folder, fill, key=EXPORT_FILE, overwrite=overwrite)
