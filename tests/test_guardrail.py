@@ -233,6 +233,8 @@ def test_a_strength_for_each_text(saved_guards, kind):
         rows = [i for i, strength in enumerate(strengths) if strength == one]
         expected[rows] = guard.predict_proba([texts[i] for i in rows], strength=one)
     np.testing.assert_array_equal(found, expected)
+    whole = {one: guard.predict_proba(texts, strength=one) for one in {*strengths}}  # in other batches
+    np.testing.assert_allclose(found, [whole[one][i] for i, one in enumerate(strengths)], atol=1e-4)
     for given in (np.array(strengths, dtype=np.float32), torch.tensor(strengths), tuple(strengths)):
         np.testing.assert_allclose(guard.predict_proba(texts, strength=given), expected, atol=1e-5)
     assert np.abs(found - guard.predict_proba(texts)).max() > 1e-3

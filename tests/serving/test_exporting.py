@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 import subprocess
@@ -32,7 +33,7 @@ if sys.argv[2] == "merged":
     serve = pipeline("text-classification", model=folder, top_k=None)
     names = serve.model.config.id2label
     def answer(batch):
-        scores = [{s["label"]: s["score"] for s in one} for one in serve(batch, truncation=True)]
+        scores = [{s["label"]: s["score"] for s in one} for one in serve(batch, truncation=True, batch_size=len(batch))]
         return [[one[names[i]] for i in range(len(names))] for one in scores]
 else:
     from onnxruntime import InferenceSession
@@ -125,20 +126,19 @@ def test_special_tokens_that_are_split_stay_split(tmp_path):
     assert ids[0].count(tokenizer.sep_token_id) == 1
 
 
-def test_what_predicts_otherwise_is_not_written(guard, tmp_path, monkeypatch):
-    def damaged(classifier, record, target):
-        written(classifier, record, target)
-        file = target / "model.safetensors"
-        weights = load_file(file)
-        weights["classifier.bias"] += torch.tensor([0.1, 0, 0])
-        save_file(weights, file, metadata={"format": "pt"})
+@pytest.mark.parametrize("what", ["merged model", "ONNX file"])
+def test_what_predicts_otherwise_is_not_written(guard, tmp_path, monkeypatch, what):
+    def damaged(model, *more):
+        """A head that is a little off; of a guard the model within."""
+        model, off = copy.deepcopy(model), torch.tensor([0.1, 0, 0])
+        getattr(model, "plain_model", model).classifier.bias.data += off
+        written(model, *more)
 
-    from safetensors.torch import load_file, save_file
-
-    written = exporting._write_merged
-    monkeypatch.setattr(exporting, "_write_merged", damaged)
-    with pytest.raises(RunError, match=r"The merged model predicts otherwise than the guard: .* Nothing was written"):
-        guard.export(tmp_path / "served")
+    name = "_write_merged" if what == "merged model" else "_write_onnx"
+    written = getattr(exporting, name)
+    monkeypatch.setattr(exporting, name, damaged)
+    with pytest.raises(RunError, match=rf"The {what} predicts otherwise than the guard: .* Nothing was written"):
+        guard.export(tmp_path / "served", format="merged" if what == "merged model" else "onnx")
     assert not (tmp_path / "served").exists()
 
 
