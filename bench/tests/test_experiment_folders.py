@@ -147,3 +147,43 @@ def test_more_files_are_no_restart(monkeypatch):
     before, after = (next(run.reviewed(few, way, np.random.default_rng(0))) for way in ("before", "sixteen"))
     assert (before[0], after[0]) == (37, 16)
     assert before[1] == {"a": "shortcut"}
+
+
+def test_exports_are_compared_elsewhere(tmp_path, monkeypatch):
+    """Small, but through the other process: nothing else runs its program."""
+    pytest.importorskip("onnxruntime")
+    run = experiment("exports", monkeypatch)
+    one = {"measured": "parity", "model": "BERT", "strategy": "distill", "input": "pair", "head": "sigmoid", "seed": 0}
+    assert one in run.cases()
+    monkeypatch.setattr(run, "cases", lambda: [one])
+    run.main(["--data-dir", str(tmp_path), "--out", str(tmp_path / "out.json"), "--texts", "40"])
+    (found,) = json.loads((tmp_path / "out.json").read_text())["results"]
+    assert found["change"] > 1e-2
+    for exact in ("merged", "onnx"):
+        assert found[exact]["largest_difference"] < 1e-4
+        assert found[exact]["same_labels"] == 1
+    assert found["int8"]["largest_difference"] > 1e-4
+
+
+def test_the_worst_batches_of_an_export_count(monkeypatch):
+    run, guard = experiment("exports", monkeypatch), np.array([[0.6, 0.4], [0.50004, 0.49996]])
+    tie = np.array([[0.6, 0.4], [0.49999, 0.50001]])
+    found = run.compared({"1": guard.tolist(), "7": tie.tolist(), "50": guard[:, ::-1].tolist()}, guard)
+    assert found == {"largest_difference": pytest.approx(0.2), "same_labels": 0.5}
+    assert run.compared({"1": tie.tolist()}, guard)["same_labels"] == 1
+
+
+def test_stored_exports_predict_what_the_guards_predict(monkeypatch):
+    run, stored = experiment("exports", monkeypatch), json.loads((ROOT / "results/exports.json").read_text())
+    assert stored["asked"] == {"texts": 500, "requests": 10_000}
+    for found in stored["results"]:
+        assert any(case.items() <= found.items() for case in run.cases())
+        if found["measured"] == "load":
+            assert found["malformed"]["right_afterwards"]
+            assert found["killed"]["right_afterwards"]
+            assert {status[0] for status in found["malformed"]["statuses"]} == {"4"}
+        else:
+            assert found["change"] > 1e-2, "a guard that does nothing is easy to export"
+            assert max(found[exact]["largest_difference"] for exact in ("merged", "onnx")) < 1e-4
+            assert {found[exact]["same_labels"] for exact in ("merged", "onnx")} == {1}
+    assert {found["model"] for found in stored["results"]} == {*run.FAMILIES, "MiniLM"}
