@@ -286,7 +286,7 @@ def test_a_file_written_by_hand_is_obeyed_or_refused(run, fitted, data, tmp_path
     assert fitted("--decisions", file)[1]["honestly"] == "named"
     write(decision="neutralize")
     _, err = run("fit", "model", data, *options, status=2)
-    assert "cards[0].decision must be one of keep, neutralise, unsure, but is " in err
+    assert "cards[0].decision must be one of keep, neutralise, not_alone, unsure, but is " in err
     assert "Did you mean 'neutralise'?" in err
     write(model="0")
     assert "were made for an audit of another model" in run("fit", "model", data, *options, status=2)[1]

@@ -263,12 +263,13 @@ def test_an_audit_serves_questions_and_repair(bag, monkeypatch):
         TextClassifier, "encode", lambda self, texts, **rest: counts.update([len(texts)]) or encode(self, texts, **rest)
     )
     report = guard.audit(TEXTS, unit="word")
-    assert counts == {"measure": 1, "_sha256": 1, len(TEXTS): 1}
+    by_audit = counts.copy()  # with the copies to which words were added
+    assert (counts["measure"], counts["_sha256"], counts[len(TEXTS)]) == (1, 1, 1)
     questions = guard.questions(report, cards="all")
-    assert counts == {"measure": 1, "_sha256": 1, len(TEXTS): 1}
+    assert counts == by_audit
     decisions = Decisions((Decision(("honestly",), "neutralise", "person"),), model=report.model, data=report.data)
     guard.repair(TEXTS, strategy="mask", decisions=decisions, report=report)
-    assert counts == {"measure": 1, "_sha256": 1, len(TEXTS): 1}
+    assert counts == by_audit
     # Without the report each call reads the texts once, and no more.
     guard.questions(Questions(questions.audited, {}), TEXTS, strength=0)
     assert counts[len(TEXTS)] == 2
