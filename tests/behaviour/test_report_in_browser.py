@@ -80,7 +80,7 @@ def test_sorting_and_opening_with_the_keyboard(page):
     page.evaluate(f"{head('flip_rate')}.focus()")
     page.press("Enter")
     assert seen(page, ORDER, f"document.activeElement === {head('flip_rate')}") == [BY_RATE, True]
-    for _ in range(5):  # past four more heads to the first candidate
+    for _ in range(6):  # past five more heads to the first candidate
         page.press("Tab")
     for key, opened in ((" ", ["cold"]), ("Escape", [])):
         page.press(key)
