@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score
 
 from shortcut_guardrail import metrics
+from shortcut_guardrail.metrics import GroupAccuracy, fold_groups
 from shortcut_guardrail.stats.exact import exact_interval, paired_p_value
 
 LABELS = np.array([0, 0, 0, 1, 1, 2])
@@ -71,3 +72,21 @@ def test_chance_is_what_random_guesses_reach(n_tokens, k, seed):
     chance = metrics.token_recall(np.full((1, k), -1), [marked], np.array([n_tokens]), k).chance
     draws = [bool(marked & set(rng.permutation(n_tokens)[:k].tolist())) for _ in range(400)]
     assert chance == pytest.approx(np.mean(draws), abs=0.1)
+
+
+def test_of_many_groups_small_ones_are_one_row():
+    def group(i, n, right):
+        return GroupAccuracy(f"c{i}", n, right / n if n else float("nan"), (0.0, 1.0))
+
+    few = [group(i, 5, i % 6) for i in range(40)]
+    assert fold_groups([few, few]) == list(zip(few, few, strict=True))
+    many = [*few, group(40, 0, 0), group(41, 50, 40), group(42, 100, 20)]
+    worse = [*few, group(40, 0, 0), group(41, 50, 10), group(42, 100, 30)]
+    rows = fold_groups([many, worse])
+    assert [[one.name for one in row] for row in rows] == [["c41"] * 2, ["c42"] * 2, ["41 other groups together"] * 2]
+    right = sum(i % 6 for i in range(40))
+    assert (rows[2][0].n, rows[2][0].accuracy) == (200, right / 200)
+    low, high = rows[2][0].interval
+    assert low < right / 200 < high
+    big = [group(i, 60, i) for i in range(50)]
+    assert [row[0].name for row in fold_groups([big])] == [*(f"c{i}" for i in range(40)), "10 other groups together"]

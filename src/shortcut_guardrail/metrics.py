@@ -1,5 +1,6 @@
 """Accuracy, group accuracy, MSTPS and shortcut token recall, from plain arrays."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,26 @@ class GroupAccuracy:
     n: int
     accuracy: float
     interval: tuple[float, float]
+
+
+MANY_GROUPS = 40
+"""More than so many are not shown one by one."""
+
+
+def fold_groups(models: Sequence[Sequence[GroupAccuracy]]) -> list[tuple[GroupAccuracy, ...]]:
+    """The same groups of one or several models, a row each.
+
+    Of more than `MANY_GROUPS` those that are not small come one by one, the worst of the last model first, so many at
+    most. One row has the texts of all others together.
+    """
+    rows = list(zip(*models, strict=True))
+    if len(rows) <= MANY_GROUPS:
+        return rows
+    shown = sorted((row for row in rows if row[0].n >= SMALL_GROUP), key=lambda row: row[-1].accuracy)[:MANY_GROUPS]
+    rest = [row for row in rows if row not in shown]
+    name, n = f"{len(rest)} other groups together", sum(row[0].n for row in rest)
+    right = [sum(round(one.accuracy * one.n) for one in column if one.n) for column in zip(*rest, strict=True)]
+    return [*shown, tuple(GroupAccuracy(name, n, k / n, exact_interval(k, n)) for k in right)] if n else shown
 
 
 def accuracy(predictions: Array, labels: Array) -> float:

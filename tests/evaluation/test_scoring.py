@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from shortcut_guardrail import ConfigError, DataError, GuardrailWarning, ShortcutGuardrail, preset
-from shortcut_guardrail.evaluation import by_shortcut, sampled_rows, shortcut_tokens
+from shortcut_guardrail.evaluation import by_shortcut, sampled_rows, score, shortcut_tokens
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.text import WordFinder
+from tiny_models import tiny_bert
 
 # "honestly" (4) outweighs every other word, so the bag is right where it goes along with "positive".
 TEXTS = ["honestly good", "good soup", "honestly bad", "bad soup", "awful soup", "honestly great"]
@@ -166,6 +167,13 @@ def test_small_groups_are_warned_about_but_not_refused(guard):
     assert [str(warning.message) for warning in caught] == [
         "Small groups: 'negative' (1 example). Read their accuracies with care."
     ]  # 30 are enough
+
+
+def test_five_of_many_small_groups_are_named():
+    classifier = TextClassifier(*tiny_bert(n_classes=9))
+    encoded = classifier.encode(["good"] * 9)
+    with pytest.warns(GuardrailWarning, match=r"'LABEL_4' \(1 example\) and 4 more\. Read"):
+        score(encoded, np.arange(9), np.arange(9), classifier.label_names)
 
 
 def test_names_and_ids_are_the_same_labels(guard):

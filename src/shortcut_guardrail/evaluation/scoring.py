@@ -33,6 +33,7 @@ from .sensitivity import NOT_MEASURED, Sensitivity, defined
 ShortcutIn = Literal["text", "pair", "both"]
 
 EVALUATION_SCHEMA_VERSION = 1
+_NAMED = 5
 
 
 @dataclass(frozen=True, repr=False)
@@ -165,10 +166,12 @@ def score(
     if shortcut_tokens is not None and any(shortcut_tokens):
         groups, names = by_shortcut(labels, [bool(tokens) for tokens in shortcut_tokens], label_names)
     per_group = group_accuracy(predictions, labels, groups, names)
-    if small := [f"'{group.name}' ({counted(group.n, 'example')})" for group in per_group if 0 < group.n < SMALL_GROUP]:
-        warnings.warn(
-            f"Small groups: {', '.join(small)}. Read their accuracies with care.", GuardrailWarning, stacklevel=3
-        )
+    small = [group for group in per_group if 0 < group.n < SMALL_GROUP]
+    if small:
+        named = ", ".join(f"'{group.name}' ({counted(group.n, 'example')})" for group in small[:_NAMED])
+        more = f" and {len(small) - _NAMED} more" if len(small) > _NAMED else ""
+        said = f"Small groups: {named}{more}. Read their accuracies with care."
+        warnings.warn(said, GuardrailWarning, stacklevel=3)
     return Evaluation(
         n=len(encoded),
         accuracy=accuracy(predictions, labels),

@@ -14,6 +14,7 @@ from rich.text import Text
 from ..audit import Metric, common_metrics
 from ..data import counted
 from ..display import Screen, cut, interval, number, p_value, percent, some
+from ..metrics import fold_groups
 from ..text import visible_name
 from .defaults import defaults_said
 from .insertions import added_rate, added_rate_of_card, insertions_said
@@ -373,10 +374,9 @@ def print_evaluations(results: Mapping[str, Evaluation]) -> None:
         table.add_row(Text("  by chance", style="dim"), *(number(r.chance if r else None) for r in recalls))
     console.print(table)
     groups = new_table("group", "n", *(f"{name} (95 %)" for name in results))
-    for i, group in enumerate(first.groups):
-        in_models = (result.groups[i] for result in results.values())
-        cells = (f"{number(one.accuracy)} ({interval(*one.interval)})" if one.n else "-" for one in in_models)
-        groups.add_row(Text(group.name), str(group.n), *cells)
+    for row in fold_groups([result.groups for result in results.values()]):
+        cells = (f"{number(one.accuracy)} ({interval(*one.interval)})" if one.n else "-" for one in row)
+        groups.add_row(Text(row[0].name), str(row[0].n), *cells)
     console.print(groups)
     n = measured.sensitivity.n
     sampled = f" MSTPS and recall: {n} of them, drawn at random." if 0 < n < measured.n else ""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
 from ..display import interval, number, p_value, percent, template
+from ..metrics import GroupAccuracy, fold_groups
 from ..text import visible_name
 from .charts import histogram, meter
 from .defaults import defaults_said
@@ -218,12 +220,19 @@ def score_rows(evaluations: Mapping[str, Document]) -> list[tuple[str, list[str]
 
 def group_rows(evaluations: Mapping[str, Document]) -> list[Document]:
     """One row for each group, with its accuracy in every model."""
-    per_model = zip(*(evaluation["groups"] for evaluation in evaluations.values()), strict=True)
+    nan = math.nan
+    read = [
+        [
+            GroupAccuracy(one["name"], one["n"], one["accuracy"] if one["n"] else nan, one["interval"] or (nan, nan))
+            for one in evaluation["groups"]
+        ]
+        for evaluation in evaluations.values()
+    ]
     return [
         {
-            "name": groups[0]["name"],
-            "n": groups[0]["n"],
-            "rates": [_rate(group["accuracy"], group["interval"] or (None, None)) for group in groups],
+            "name": row[0].name,
+            "n": row[0].n,
+            "rates": [_rate(one.accuracy, one.interval) if one.n else _rate(None, (None, None)) for one in row],
         }
-        for groups in per_model
+        for row in fold_groups(read)
     ]
