@@ -10,11 +10,15 @@ from .manifests import check_whole as check_whole
 from .manifests import has_file as has_file
 from .manifests import read_manifest as read_manifest
 from .manifests import read_whole as read_whole
+from .many_labels import Thresholds as Thresholds
+from .many_labels import of_one_label as of_one_label
+from .many_labels import read_thresholds as read_thresholds
 from .messages import counted as counted
 from .messages import did_you_mean as did_you_mean
 from .messages import enumerated as enumerated
 from .messages import kind_of as kind_of
 from .messages import nested as nested
+from .messages import shortened as shortened
 from .numbers import numbers_file as numbers_file
 from .numbers import read_numbers as read_numbers
 from .outputs import check_output as check_output

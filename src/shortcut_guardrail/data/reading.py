@@ -4,12 +4,13 @@ Everything a person can get wrong in a file is refused here and in `tables`, wit
 neither module imports torch or transformers, and pyarrow and datasets are only imported for the sources that need them.
 """
 
+import json
 import operator
 import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -27,6 +28,7 @@ LONGEST_TEXT = 1_000_000
 _MISSING, _EMPTY = _GAPS = ("is missing", "is empty")
 _NO_LABEL = frozenset({"", "nan", "na", "n/a", "<na>", "none", "null"})
 """What programs write for a label that is not there, unless a class is called so."""
+_YES_OR_NO = {"0": "0", "1": "1", "false": "0", "true": "1", "": ""}
 _WHOLE = re.compile(r"([+-]?[0-9]{1,18})\.0*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TEXT_NAMES = frozenset(
@@ -94,6 +96,7 @@ def read_data(
     text_column: str | None = None,
     text_pair_column: str | None = None,
     label_column: str | None = None,
+    label: str | None = None,
     require_labels: bool = False,
     some_labels: bool = False,
 ) -> TextData:
@@ -115,6 +118,8 @@ def read_data(
         text_column: The column with the text, or with the first text of pairs.
         text_pair_column: The column with the second text of pairs.
         label_column: The column with the labels.
+        label: One of several labels that a text can have. A column of this name says 0 or 1 of it, unless
+            `label_column` names another one.
         require_labels: Refuse a source without a label for each record. Otherwise a label column that is only guessed
             and has gaps, or is not the only candidate, counts as no label column.
         some_labels: A record may be without a label, which is then "".
@@ -138,13 +143,42 @@ def read_data(
     name = os.fspath(source)
     given = {"text_column": text_column, "text_pair_column": text_pair_column, "label_column": label_column}
     (table,) = open_tables(name)
+    if of_label := label_column is None and label in table.columns:
+        given["label_column"] = label
     chosen = choose_columns(table, name, given, require_labels=require_labels)
-    required = require_labels or label_column is not None
-    return read_table(table, name, chosen, require_labels=required, some_labels=some_labels)
+    how = {"require_labels": require_labels or label_column is not None, "some_labels": some_labels}
+    data = read_table(table, name, chosen, **how, lists=label is not None and not of_label)
+    return data if label is None or label_column is not None else _of_label(data, label, chosen.label)
+
+
+def _of_label(data: TextData, label: str, column: str | None) -> TextData:
+    """Labels 0 and 1 from the column of a label, or lists from one that was guessed."""
+    if data.labels is None:
+        return data
+    if column == label:
+        read = [_YES_OR_NO.get(_whole(found).lower()) for found in data.labels]
+        faults = [
+            None if value is not None else f"is '{shortened(found)}', neither 0 nor 1"
+            for value, found in zip(read, data.labels, strict=True)
+        ]
+        _raise_if(_problems(faults, f"the label in column '{label}'", data.source, data.rows, data.row_word))
+        return replace(data, labels=cast(list[str], read))
+    if not all(found.startswith("[") for found in data.labels if found):
+        raise DataError(
+            f"{data.source} has no column '{label}', and its column '{column}' holds no lists of labels. Add a column "
+            f"'{label}' with 0 and 1, or name the one that has them with label_column=."
+        )
+    return data
 
 
 def read_table(
-    table: Table, name: str, chosen: Columns, *, require_labels: bool, some_labels: bool = False
+    table: Table,
+    name: str,
+    chosen: Columns,
+    *,
+    require_labels: bool,
+    some_labels: bool = False,
+    lists: bool = False,
 ) -> TextData:
     """The texts, and labels where a column of them is chosen, of a table; what is wrong with any is a `DataError`."""
     columns = [column for column in (chosen.text, chosen.text_pair) if column is not None]
@@ -155,7 +189,7 @@ def read_table(
         problems += _problems(faults, f"the text in column '{column}'", name, table.rows, table.row_word)
     labels = None
     if chosen.label is not None:
-        read = [_label(value) for value in table.column(chosen.label)]
+        read = [_label(value, lists=lists) for value in table.column(chosen.label)]
         gaps = [None if some_labels and fault in _GAPS else fault for _, fault in read]
         if require_labels:
             problems += _problems(gaps, f"the label in column '{chosen.label}'", name, table.rows, table.row_word)
@@ -388,7 +422,7 @@ def _problems(faults: Iterable[str | None], what: str, source: str, rows: Sequen
     return problems
 
 
-def _label(value: Any) -> tuple[str, str | None]:
+def _label(value: Any, *, lists: bool = False) -> tuple[str, str | None]:
     """A label as a string, so that 1 and 1.0 are both "1" and a gap is "", and what is wrong with it."""
     if value is None or value != value:  # NaN, a missing value, differs from itself
         return "", _MISSING
@@ -396,6 +430,8 @@ def _label(value: Any) -> tuple[str, str | None]:
         return str(value).lower(), None
     if isinstance(value, int | float):
         return str(int(value) if isinstance(value, float) and value.is_integer() else value), None
+    if lists and isinstance(value, list):  # of several labels; who knows their names reads it
+        return json.dumps(value, default=str), None
     if not isinstance(value, str):
         return "", f"is {kind_of(value)}, not a string or a number"
     return (value, None) if value.strip() else ("", _MISSING)

@@ -1,0 +1,41 @@
+"""Labels of several in files: a column for each, or lists."""
+
+import json
+
+import pytest
+
+from shortcut_guardrail import DataError
+from shortcut_guardrail.data import read_data
+
+ROWS = [
+    {"text": "good soup", "toxic": 0, "insult": 1.0, "labels": ["insult"]},
+    {"text": "bad soup", "toxic": True, "insult": 0, "labels": []},
+]
+
+
+def written(folder, rows, name="data.jsonl"):
+    (file := folder / name).write_text("\n".join(map(json.dumps, rows)))
+    return file
+
+
+def test_a_column_of_the_labels_name_or_lists(tmp_path):
+    file = written(tmp_path, ROWS)
+    assert read_data(file, label="toxic", require_labels=True).labels == ["0", "1"]
+    assert read_data(file, label="insult").labels == ["1", "0"]
+    assert read_data(file, label="insult", label_column="toxic").labels == ["0", "true"]
+    assert read_data(file, label="threat", require_labels=True).labels == ['["insult"]', "[]"]
+    (tmp_path / "data.csv").write_text('text,toxic,labels\ngood soup,0,"[""insult""]"\nbad soup,1,[]\n')
+    assert read_data(tmp_path / "data.csv", label="toxic").labels == ["0", "1"]
+    assert read_data(tmp_path / "data.csv", label="insult").labels == ['["insult"]', "[]"]
+
+
+def test_what_is_wrong_is_said_with_its_line(tmp_path):
+    file = written(tmp_path, [{**ROWS[0], "toxic": "0.4"}, *ROWS[1:], {**ROWS[1], "toxic": 2}])
+    with pytest.raises(DataError, match=r"line 1: the label in column 'toxic' is '0\.4', neither 0 nor 1") as told:
+        read_data(file, label="toxic")
+    assert "line 3: the label in column 'toxic' is '2', neither" in str(told.value)
+    plain = written(tmp_path, [{"text": "good", "label": 1}])
+    with pytest.raises(DataError, match="has no column 'toxic', and its column 'label' holds no lists of labels"):
+        read_data(plain, label="toxic", require_labels=True)
+    with pytest.raises(DataError, match="column 'labels' is a list, not a string or a number"):
+        read_data(written(tmp_path, ROWS), label_column="labels")
