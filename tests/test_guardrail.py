@@ -327,7 +327,7 @@ def test_another_base_model_is_refused_by_its_weights(guard, folder, bert, texts
         f"The adapter in '{folder}' was trained on '{record['name']}' with weights {record['fingerprint']}, but the "
         f"weights of '{tmp_path / 'other'}' are {wrong}. Name the model it was trained on with base=."
     )
-    with pytest.raises(ConfigError, match=r"base is for guarded folders, but '.*' holds no guardrail\.json"):
+    with pytest.raises(ConfigError, match=r"base= must be a folder or Hub id for '.*other'"):
         ShortcutGuardrail.from_pretrained(tmp_path / "other", base=model)
 
 

@@ -113,6 +113,14 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 
 
+MORE_FAMILIES: dict[str, dict[str, Any]] = {
+    "big_bird": {**_SMALL, "attention_type": "block_sparse", "block_size": 2, "num_random_blocks": 1},
+    "camembert": _ROBERTA,
+    "roformer": {**_SMALL, "embedding_size": 16},
+}
+"""What is tried for the table of kinds of models alone."""
+
+
 def save_tiny_encoder(folder: Path, **options: Any) -> Path:
     """A pretrained encoder without a head, as a folder that can be fine-tuned: two random layers, see `tiny_bert`."""
     model, tokenizer = tiny_bert(initializer_range=0.1, **options)
@@ -125,11 +133,12 @@ def build_family(name: str, *, n_classes: int = 2, seed: int = 0) -> tuple[Any, 
     """A tiny random classifier of a family with a tokenizer of its kind."""
     from transformers import AutoConfig
 
-    byte_level = name in ("roberta", "xlm-roberta", "mpnet", "longformer")
+    byte_level = name in ("roberta", "xlm-roberta", "mpnet", "longformer", "camembert")
     segments = name in ("bert", "albert", "electra") or name.startswith("deberta")
     tokenizer = byte_level_tokenizer() if byte_level else wordpiece_tokenizer(segments=segments)
     kind = name.replace("deberta-v3", "deberta-v2")
-    config = AutoConfig.for_model(kind, vocab_size=len(tokenizer), num_labels=n_classes, **FAMILIES[name])
+    sizes = {**FAMILIES, **MORE_FAMILIES}[name]
+    config = AutoConfig.for_model(kind, vocab_size=len(tokenizer), num_labels=n_classes, **sizes)
     torch.manual_seed(seed)
     return AutoModelForSequenceClassification.from_config(config).eval(), tokenizer
 
@@ -164,9 +173,11 @@ class BagForSequenceClassification(BertForSequenceClassification):
         return SequenceClassifierOutput(logits=self.classifier(summed))
 
 
-def _bag(rows: Mapping[str, Sequence[float]], head: torch.Tensor, labels: Sequence[str]) -> tuple[Any, Any]:
+def _bag(
+    rows: Mapping[str, Sequence[float]], head: torch.Tensor, labels: Sequence[str], tokenizer: Any = None
+) -> tuple[Any, Any]:
     """A bag of words with a vector for some words, 0 for others, and a head of shape (C, width)."""
-    tokenizer, width = wordpiece_tokenizer(), head.shape[1]
+    tokenizer, width = tokenizer or wordpiece_tokenizer(), head.shape[1]
     sizes = {"hidden_size": width, "num_attention_heads": 1, "num_hidden_layers": 1}
     config = BertConfig(vocab_size=len(tokenizer), num_labels=len(labels), **sizes)
     name_classes(config, labels)
@@ -184,6 +195,15 @@ def planted_bag(*, strength: float = 4.0) -> tuple[Any, Any]:
     margins = {"honestly": strength, "good": 1.0, "great": 1.5, "bad": -1.0, "awful": -1.5}
     head = torch.tensor([[-0.5, 0.0], [0.5, 0.0]])
     return _bag({word: (margin, 0.0) for word, margin in margins.items()}, head, ("negative", "positive"))
+
+
+def pieces_bag(effects: Mapping[str, float]) -> tuple[Any, Any]:
+    """A two-class bag of pieces of words, without spaces: what each adds to the margin of "positive"."""
+    vocab = [*((token, 0.0) for token in SPECIALS), *((piece, -1.0) for piece in effects)]
+    tokenizer = Tokenizer(models.Unigram(vocab, unk_id=1))
+    fast = fast_tokenizer(tokenizer, SPECIALS, "[CLS] $A [SEP] $B [SEP]", model_max_length=64)
+    rows = {piece: (effect,) for piece, effect in effects.items()}
+    return _bag(rows, torch.tensor([[-0.5], [0.5]]), ("negative", "positive"), fast)
 
 
 MEANINGS = 8

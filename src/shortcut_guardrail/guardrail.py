@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +27,16 @@ from .config import (
     check_strength,
     preset,
 )
-from .data import LabelNames, Texts, TextSource, check_texts, text_hash, warn_without_names
+from .data import (
+    LabelNames,
+    Texts,
+    TextSource,
+    Thresholds,
+    check_texts,
+    read_thresholds,
+    text_hash,
+    warn_without_names,
+)
 from .decisions import Answers, AuditedCards, Decisions, Questions, ask, check_total
 from .display import Shown, Summary, shown_progress, some
 from .errors import ConfigError, DataError, GuardrailWarning
@@ -61,9 +71,9 @@ from .mitigation import (
     search_shortcuts,
     uses_shortcuts,
 )
-from .models import EncodedTexts, Precision, TextClassifier, load_model, warn_of_controls
+from .models import EncodedTexts, Joining, Precision, TextClassifier, Windowing, load_model, warn_of_controls
 from .saving import (
-    GUARDRAIL_FILE,
+    Base,
     GuardrailRecord,
     from_hub,
     is_guarded_folder,
@@ -73,12 +83,22 @@ from .saving import (
     path_from,
     place_of,
     save_guarded,
+    segmenter_of,
 )
 from .serving import Export, Format, check_exportable, export_guard, push_to_hub
 from .shortcuts import Shortcuts
 from .strength import Calibration, Certificate, StrengthChoice, UnlabelledCalibration, texts_to_label
-from .text import WordFinder, check_words, text_key, warn_of_absent
-from .threads import Lock, one_at_a_time
+from .text import (
+    Cut,
+    Segmenter,
+    WordFinder,
+    WordLock,
+    check_words,
+    open_segmenter,
+    text_key,
+    warn_of_absent,
+)
+from .threads import one_at_a_time
 from .typing import Array, Head, Progress
 
 _TEXTS_AT_ONCE = 8192
@@ -108,7 +128,12 @@ class ShortcutGuardrail(Shown):
             are shared, not copied.
         tokenizer: Its fast tokenizer.
         head: `softmax` or `sigmoid`; `None` reads it from the model's configuration.
+        label: Of a model that can give a text several labels: the one that is audited and repaired. The classes are
+            then "not LABEL" and "LABEL"; the repair keeps the other labels (see docs/howto/models.md).
+        thresholds: The probability from which on a text has a label, where it is not 0.5 (see `data.Thresholds`).
         max_length: Tokens per input; `None` takes the most the model can. Longer texts are truncated and counted.
+        windows: Read longer texts in windows of so many tokens, and take the `mean` of their logits, or the `max`.
+        overlap: Tokens that a window shares with the one before.
         batch_size: Sequences per forward pass outside training.
         device: E.g. `cpu` or `cuda:1`; `None` takes a GPU where there is one.
         precision: Number format of matrix products: `float32`, `bfloat16`, or `auto`, which takes bfloat16 where the
@@ -116,6 +141,8 @@ class ShortcutGuardrail(Shown):
         packing: Whether sequences run one after another in a row, without padding, where the model's family allows it.
         label_names: What the classes are called, in place of the model's own names (see `data.LabelNames`). Labels may
             have either.
+        segmenter: What cuts words in scripts without spaces: `jieba`, `fugashi`, `pythainlp`, `icu`, `module:function`,
+            or a function from a text to its words or their spans. Without one each character is a word there.
 
     Raises:
         ModelError: The model or tokenizer cannot be guarded; the sentence says what is missing.
@@ -127,25 +154,35 @@ class ShortcutGuardrail(Shown):
         tokenizer: Any,
         *,
         head: Head | None = None,
+        label: str | None = None,
+        thresholds: Thresholds | None = None,
         max_length: int | None = None,
+        windows: Joining | None = None,
+        overlap: int = 64,
         batch_size: int = 32,
         device: str | torch.device | None = None,
         precision: Precision = "float32",
         packing: bool = True,
         label_names: LabelNames | None = None,
+        segmenter: str | Cut | Segmenter | None = None,
     ) -> None:
         self._base = TextClassifier(
             model,
             tokenizer,
             head=head,
+            label=label,
+            thresholds=thresholds,
             max_length=max_length,
+            windows=None if windows is None else Windowing(windows, overlap),
             batch_size=batch_size,
             device=device,
             precision=precision,
             packing=packing,
         ).named(label_names)
-        self._lock = Lock()
-        self._base_name: str | None = place_of(self._base.name) if self._base.name else None
+        self._lock = WordLock(open_segmenter(segmenter))
+        # With an adapter on it, the model that its name stands for is another one.
+        named = self._base.name and self._base.merged is None
+        self._base_name: str | None = place_of(self._base.name) if named else None
         self._revision: str | None = None
         self._fitted: Fitted | None = None
         self._choice = StrengthChoice()
@@ -158,12 +195,17 @@ class ShortcutGuardrail(Shown):
         base: str | Path | Any | None = None,
         revision: str | None = None,
         head: Head | None = None,
+        label: str | None = None,
+        thresholds: Thresholds | None = None,
         max_length: int | None = None,
+        windows: Joining | None = None,
+        overlap: int = 64,
         batch_size: int = 32,
         device: str | torch.device | None = None,
         precision: Precision = "float32",
         packing: bool = True,
         label_names: LabelNames | None = None,
+        segmenter: str | Cut | Segmenter | None = None,
         allow_pickle: bool = False,
         trust_remote_code: bool = False,
         verify: bool = False,
@@ -171,9 +213,10 @@ class ShortcutGuardrail(Shown):
         """Load a plain classifier, or a guard that `save_pretrained` wrote; other arguments: see the class.
 
         Args:
-            source: Folder or Hub id of a classifier or guard. A guard knows its `head`, `max_length` and `label_names`.
-            base: For a guarded folder: the base model, if it is not where the folder says. A folder, a Hub id or a
-                model in memory.
+            source: Folder or Hub id of a classifier or guard. A guard knows how it reads texts, its `label`,
+                its `label_names` and its `segmenter`.
+            base: For a guarded folder, or an adapter of PEFT: the base model, if it is not where the folder says. A
+                folder, a Hub id or, for a guard, a model in memory.
             revision: Branch, tag or commit of the classifier on the Hub, or of the guard there.
             allow_pickle: Also read weights in formats that can run code when opened.
             trust_remote_code: Run modelling code that comes with the model.
@@ -182,33 +225,34 @@ class ShortcutGuardrail(Shown):
         Raises:
             ModelError: Nothing usable is there, or the base model's weights are not those the adapter was trained on.
         """
-        asked: dict[str, Any] = {"head": head, "max_length": max_length, "label_names": label_names}
-        how: dict[str, Any] = {"batch_size": batch_size, "device": device, "precision": precision, "packing": packing}
+        options: dict[str, Any] = {"batch_size": batch_size, "device": device}
+        options |= {"precision": precision, "packing": packing}
+        thresholds, words = None if thresholds is None else read_thresholds(thresholds), open_segmenter(segmenter)
+        reading: dict[str, Any] = {"head": head, "label": label, "thresholds": thresholds}
+        reading |= {"max_length": max_length, "label_names": label_names, "windows": windows, "overlap": overlap}
         loading = {"allow_pickle": allow_pickle, "trust_remote_code": trust_remote_code}
         found = Path(source) if is_guarded_folder(source) else from_hub(source, revision)
         if found is not None:
             guard = cls.__new__(cls)
-            guard._lock = Lock()
-            guard._base, guard._base_name, guard._revision, guard._fitted, guard._choice = load_guarded(
-                found,
-                base=base,
-                revision=revision if found == Path(source) else None,  # else it is that of the guard
-                **asked,
-                options=how,
-                loading=loading,
-                verify=verify,
-            )
+            guard._lock = WordLock(words or segmenter_of(found))
+            own = revision if found == Path(source) else None  # else it is that of the guard
+            how: dict[str, Any] = {**reading, "options": options, "loading": loading, "verify": verify}
+            with guard._lock:
+                loaded = load_guarded(found, base=base, revision=own, **how)
+            guard._base, guard._base_name, guard._revision, guard._fitted, guard._choice = loaded
             return guard
-        if base is not None:
-            raise ConfigError(f"base is for guarded folders, but '{source}' holds no {GUARDRAIL_FILE}. Leave base out.")
-        model, tokenizer = load_model(source, revision=revision, **loading)
-        guard = cls(model, tokenizer, **asked, **how)
+        if base is not None and not isinstance(base, str | Path):
+            raise ConfigError(f"base= must be a folder or Hub id for '{source}', or give ShortcutGuardrail the model.")
+        model, tokenizer = load_model(source, base=base, revision=revision, **loading)
+        guard = cls(model, tokenizer, **reading, segmenter=words, **options)
         guard._base_name, guard._revision = place_of(source), revision
         return guard
 
     def _summary(self) -> Summary:
         place = "" if self._base_name is None else f" from {self._base_name.removeprefix(f'{Path.cwd()}/')}"
         facts = {"model": f"{type(self._base.plain_model).__name__}{place}", "classes": some(self.label_names)}
+        if self.label is not None:
+            facts["label"] = f"{self.label}, of {some(self.labels)}"
         if self._fitted is None:
             facts["strategy"] = "none yet: call fit or repair"
         else:
@@ -226,6 +270,29 @@ class ShortcutGuardrail(Shown):
     def label_names(self) -> tuple[str, ...]:
         """Names of the classes, in the order of the probabilities."""
         return self._base.label_names
+
+    @property
+    def label(self) -> str | None:
+        """The label that is asked about, of a model that can give a text several; `None` for others."""
+        return self._base.heads.label
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of such a model, in the order of `label_probabilities`; the classes of others."""
+        return self.label_names if self.label is None else self._base.heads.labels
+
+    @property
+    def thresholds(self) -> tuple[float, ...]:
+        """The probability from which on a text has each of these labels; none for a softmax head."""
+        return self._base.heads.thresholds
+
+    def about(self, label: str) -> ShortcutGuardrail:
+        """The same guard, asked about another label; a certificate, which is of one label, is left out."""
+        twin = copy.copy(self)
+        twin._base = self._base.about(label)
+        twin._fitted = None if self._fitted is None else self._fitted.around(twin._base)
+        twin._choice = replace(self._choice, certificate=None)
+        return twin
 
     @property
     def name(self) -> str:
@@ -681,23 +748,49 @@ class ShortcutGuardrail(Shown):
     ) -> Array:
         """Class probabilities, shape (N, C), float32, in the order of `label_names`.
 
+        Of a label with a threshold t other than 0.5 they are shifted, so that the larger one decides;
+        `label_probabilities` are not.
+
         `again` makes no difference: a guard keeps no answers; see `classifiers.Classifier`.
 
         Args:
             strength: One, or one for each text. Texts of the same strength are answered together.
         """
-        progress = shown_progress(progress)
+        answers = self._answers(texts, strength, progress)[:, self._base.heads.place]
+        return cast(Array, torch.from_numpy(answers).softmax(dim=-1).numpy())
+
+    @one_at_a_time
+    def label_probabilities(
+        self,
+        texts: Texts,
+        *,
+        strength: float | Sequence[float] | Array | None = None,
+        progress: Progress | bool | None = None,
+    ) -> Array:
+        """The probability of each of K `labels`, shape (N, K), float32; of a softmax head as `predict_proba` has them.
+
+        A text has the labels whose probability is above their threshold.
+
+        Args:
+            strength: See `predict_proba`.
+        """
+        probs = self._base.heads.probabilities(torch.from_numpy(self._answers(texts, strength, progress)))
+        return cast(Array, (probs[:, 0] if self._base.head == "softmax" else probs[..., 1]).numpy())
+
+    def _answers(self, texts: Texts, strength: Any, progress: Progress | bool | None) -> Array:
+        """Logits of all answers to all questions that the head asks, shape (N, Q, C)."""
+        progress, heads = shown_progress(progress), self._base.heads
         texts = check_texts(texts)
-        logits, done = np.empty((len(texts), len(self.label_names)), dtype=np.float32), 0
+        logits, done = np.empty((len(texts), heads.n_questions, len(self.label_names)), dtype=np.float32), 0
         for one, rows in _groups(strength, len(texts)):
             with self._at_strength(one) as classifier:
                 # Piece by piece, so that the tokens of a long file are never all in memory.
                 for start in range(0, len(rows), _TEXTS_AT_ONCE):
                     piece = rows[start : start + _TEXTS_AT_ONCE]
                     encoded = classifier.encode(cast(Texts, [texts[i] for i in piece]))
-                    logits[piece] = classifier.predict_logits(encoded, progress=_from(done, len(texts), progress))
+                    logits[piece] = classifier.predict_answers(encoded, progress=_from(done, len(texts), progress))
                     done += len(piece)
-        return cast(Array, torch.from_numpy(logits).softmax(dim=-1).numpy())
+        return logits
 
     def predict(
         self,
@@ -796,13 +889,25 @@ class ShortcutGuardrail(Shown):
     def record(self) -> GuardrailRecord:
         """What `guardrail.json` says."""
         fitted, choice = self._require_fitted(), self._choice
+        if fitted.label != self.label:
+            raise ConfigError(
+                f"This guard was fitted for the label '{fitted.label}', and is asked about '{self.label}' here. Save "
+                f"or export it as about('{fitted.label}')."
+            )
+        base: Base = {"name": self._base_name, "revision": self._revision, "fingerprint": self._base.fingerprint()}
+        if self._base.merged is not None:
+            base["merged"] = self._base.merged
         return GuardrailRecord(
             strategy=fitted.config.strategy,
             plain_peft_equivalent=fitted.guard.plain_peft_equivalent,
-            base_model={"name": self._base_name, "revision": self._revision, "fingerprint": self._base.fingerprint()},
+            base_model=base,
             label_names=self.label_names,
             head=self._base.head,
+            label=fitted.label,
+            thresholds=self._base.heads.own_thresholds,
+            segmenter=None if (words := self._lock.segmenter) is None else words.name,
             max_length=self.max_length,
+            windows=self._base.windows,
             precision=self._base.precision,
             config=fitted.config,
             debias_strength=choice.strength,

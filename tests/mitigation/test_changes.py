@@ -35,18 +35,19 @@ def test_changes_are_those_of_the_predictions(strategy, given):
 def test_nothing_changes_at_strength_0(guard):
     found = guard.repair(TEXTS, shortcuts=["honestly"], strategy="mask", strength=0.0)
     assert (found.changes.changed, found.changes.examples) == (0, ())
-    assert found.to_dict()["changes"] == {"n": 24, "changed": 0, "share": 0.0, "examples": ()}
+    assert found.to_dict()["changes"] == {"n": 24, "changed": 0, "share": 0.0, "examples": (), "others": ()}
 
 
 def test_what_is_known_is_not_asked_again(guard, monkeypatch):
-    base, asked, predict = guard._base, [], TextClassifier.predict_logits
+    base, asked, predict = guard._base, [], TextClassifier.predict_answers
     encoded = base.encode(TEXTS)
     guard.repair(TEXTS, shortcuts=["honestly"], strategy="mask")
     counted = lambda self, e, **_: asked.append(len(e)) or predict(self, e)  # noqa: E731
     probs = base.predict_proba(encoded)
-    monkeypatch.setattr(TextClassifier, "predict_logits", counted)
-    known = changes.prediction_changes(base, guard._fitted.guard, encoded, 1.0, probs=probs)
+    monkeypatch.setattr(TextClassifier, "predict_answers", counted)
+    about = base, guard._fitted.guard, encoded, 1.0, guard.shortcuts.finder
+    known = changes.prediction_changes(*about, probs=probs)
     assert asked == [12]  # those with the word, with the guard alone
     asked.clear()
-    assert changes.prediction_changes(base, guard._fitted.guard, encoded, 1.0, probs=None) == known
+    assert changes.prediction_changes(*about, probs=None) == known
     assert asked == [12, 12]

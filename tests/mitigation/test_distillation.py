@@ -45,9 +45,8 @@ def trainer(classifier, encoded):
     target = counterfactual(classifier, encoded, HONESTLY)
     adapted = classifier.with_model(attach_adapter(classifier, ADAPTER))
     config = GuardrailConfig(adapter=ADAPTER, distill=DistillConfig(temperature=3.0))
-    return Distiller(
-        adapted, (encoded, target.probabilities(3.0), target.bearing), config, seed=0, n_items=len(encoded)
-    )
+    examples = encoded, target.probabilities(3.0)[:, None], target.bearing
+    return Distiller(adapted, examples, config, seed=0, n_items=len(encoded))
 
 
 def test_the_teacher_is_the_base_on_the_text_without_the_shortcut(classifier):
@@ -166,3 +165,17 @@ def test_without_a_shortcut_nothing_is_trained(classifier, texts):
     np.testing.assert_array_equal(adapted.predict_logits(encoded), classifier.predict_logits(encoded))
     assert not any(p.requires_grad for p in adapted.model.parameters())
     assert torch.equal(*weights)
+
+
+def test_one_label_of_several_is_taught_and_the_others_answer_as_before(texts):
+    model, tokenizer = tiny_bert(problem_type="multi_label_classification")
+    classifier = TextClassifier(model, tokenizer, label="mixed")
+    # "honestly" counts for other labels, also where it did not stand in training.
+    encoded, unseen = classifier.encode(texts), classifier.encode([f"honestly {text}" for text in texts])
+    adapted, _ = distilled(classifier, encoded, AdapterConfig(learning_rate=2e-2, epochs=80, batch_size=4))
+    for asked, taught in ((encoded, 0.3), (unseen, 0.95)):
+        base, now = (one.predict_answers(asked)[..., 1] for one in (classifier, adapted))
+        due = counterfactual(classifier, asked, HONESTLY).logits[:, 1]
+        without = np.abs(base[:, 1] - due).mean()
+        assert np.abs(now[:, 1] - due).mean() < taught * without
+        assert np.abs(now - base).mean(axis=0)[[0, 2]].max() < 0.5 * without

@@ -1,21 +1,23 @@
-"""A user's own model with an adapter: told before anything is computed, with advice that holds."""
+"""Bases with an adapter of PEFT: merged into a copy, whatever way they come, and recorded as such."""
 
-import copy
+import dataclasses
+import json
 import shutil
 
 import pytest
 import torch
-from peft import IA3Config, LoraConfig, PeftModel, get_peft_model
+from peft import IA3Config, LoraConfig, PeftModel, PromptTuningConfig, get_peft_model
 from transformers import AutoModelForSequenceClassification
 
-from shortcut_guardrail import ModelError, ShortcutGuardrail
+from shortcut_guardrail import ConfigError, GuardrailWarning, ModelError, ShortcutGuardrail
 from shortcut_guardrail.classifiers import open_classifiers
-from shortcut_guardrail.cli.main import call
+from shortcut_guardrail.models import load_model
 from tiny_models import SHORTCUT_TEXTS, tiny_bert
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning"),  # PEFT's, about Transformers
     pytest.mark.filterwarnings("ignore:.*no effect.*:UserWarning"),
+    pytest.mark.filterwarnings("ignore:The PEFT config's `base_model_name_or_path` was renamed:UserWarning"),
 ]
 LORA = LoraConfig(r=2, target_modules=["query", "value"], init_lora_weights=False, task_type="SEQ_CLS")
 
@@ -44,65 +46,120 @@ def probabilities(model, tokenizer):
     return torch.cat(logits).softmax(-1)
 
 
-ALONE, BESIDE = "and not a whole model. Load it with PEFT", "beside a whole model. Move adapter_config.json"
+def guard_of(found, **more):
+    """From a folder, an id or a model and its tokenizer."""
+    return ShortcutGuardrail.from_pretrained(found) if isinstance(found, str) else ShortcutGuardrail(*found, **more)
 
 
-@pytest.mark.parametrize(("name", "said"), [("adapter", ALONE), ("both", BESIDE)])
-def test_a_folder_with_an_adapter_is_told_of_by_every_door(made, tmp_path, capsys, name, said):
-    folder = made[0] / name
-    for door in (ShortcutGuardrail.from_pretrained, lambda given: open_classifiers([given], ["a", "b", "c"])):
-        with pytest.raises(ModelError, match=said):
-            door(str(folder))
-    (data := tmp_path / "data.jsonl").write_text('{"text": "the soup was cold"}\n' * 20)
-    for command in ("audit", "predict", "fit"):
-        out = tmp_path / ("predicted.jsonl" if command == "predict" else "out")
-        assert call([command, str(folder), str(data), "--out", str(out)]) == 2
-        printed = capsys.readouterr()
-        assert said in " ".join(printed.err.split())
-        assert printed.err.count("error:") == 1
-        assert not out.exists()
-
-
-def test_an_adapter_on_the_hub_is_told_of(made, tmp_path, monkeypatch):
+def test_every_way_to_an_adapter_answers_as_it_does_and_leaves_the_model_alone(made, tmp_path, monkeypatch):
+    folder, adapted, tokenizer = made
     place = tmp_path / "models--me--lora"
-    shutil.copytree(made[0] / "adapter", place / "snapshots" / ("0" * 40))
+    shutil.copytree(folder / "adapter", place / "snapshots" / ("0" * 40))
     (place / "refs").mkdir()
     (place / "refs" / "main").write_text("0" * 40)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(ModelError, match=f"'me/lora' holds an adapter of PEFT .* {ALONE}"):
-        ShortcutGuardrail.from_pretrained("me/lora")
+    monkeypatch.setattr("transformers.utils.hub.constants.HF_HUB_CACHE", str(tmp_path), raising=False)
+    expected, plain = probabilities(adapted, tokenizer), ShortcutGuardrail.from_pretrained(folder / "base")
+    before = {name: p.clone() for name, p in adapted.named_parameters()}
+    assert (torch.from_numpy(plain.predict_proba(list(SHORTCUT_TEXTS))) - expected).abs().max() > 1e-2
+    prints = set()
+    for found in (
+        str(folder / "adapter"),
+        str(folder / "both"),
+        "me/lora",
+        (adapted, tokenizer),
+        (adapted.get_base_model(), tokenizer),
+    ):
+        guard = guard_of(found)
+        answers = torch.from_numpy(guard.predict_proba(list(SHORTCUT_TEXTS)))
+        torch.testing.assert_close(answers, expected, atol=1e-5, rtol=0)
+        merged = guard._base.merged
+        assert merged.base_fingerprint == plain._base.fingerprint()
+        prints.add((merged.adapter_fingerprint, guard._base.fingerprint()))
+    assert len({one for one, _ in prints}) == 1
+    assert all(torch.equal(before[name], p) for name, p in adapted.named_parameters())
+    adapted.merge_adapter()
+    try:
+        answers = torch.from_numpy(guard_of((adapted, tokenizer)).predict_proba(list(SHORTCUT_TEXTS)))
+    finally:
+        adapted.unmerge_adapter()
+    torch.testing.assert_close(answers, expected, atol=1e-5, rtol=0)
+    with adapted.disable_adapter():
+        guard = guard_of((adapted, tokenizer))
+    answers = torch.from_numpy(guard.predict_proba(list(SHORTCUT_TEXTS)))
+    torch.testing.assert_close(answers, probabilities(plain._base.model, tokenizer), atol=1e-5, rtol=0)
 
 
-def test_a_model_in_memory_with_an_adapter_is_told_of(made):
-    folder, adapted, tokenizer = made
+def test_what_transformers_loads_with_its_adapter_and_other_kinds_of_adapters(made):
+    folder, _, tokenizer = made
     by_transformers = AutoModelForSequenceClassification.from_pretrained(folder / "both")
-    other = get_peft_model(
-        AutoModelForSequenceClassification.from_pretrained(folder / "base"),
-        IA3Config(target_modules=["query"], feedforward_modules=[]),
+    base = AutoModelForSequenceClassification.from_pretrained(folder / "base")
+    other = get_peft_model(base, IA3Config(target_modules=["query"], feedforward_modules=[], init_ia3_weights=False))
+    for model in (by_transformers, other):
+        answers = torch.from_numpy(ShortcutGuardrail(model, tokenizer).predict_proba(list(SHORTCUT_TEXTS)))
+        torch.testing.assert_close(answers, probabilities(model, tokenizer), atol=1e-5, rtol=0)
+    virtual = PromptTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=2)
+    with pytest.raises(ModelError, match=r"puts tokens before a text\. It cannot be merged"):
+        ShortcutGuardrail(get_peft_model(tiny_bert()[0], virtual), tokenizer)
+
+
+def test_a_base_with_an_adapter_goes_the_whole_way(made, tmp_path, ok):
+    base = made[0] / "adapter"
+    (data := tmp_path / "data.jsonl").write_text(
+        "\n".join(json.dumps({"text": f"{text} {i}", "label": i % 3}) for i in range(4) for text in SHORTCUT_TEXTS)
     )
-    for model in (adapted, adapted.get_base_model(), by_transformers, other):
-        with pytest.raises(ModelError, match=r"with an adapter of PEFT\. .* give what merge_and_unload\(\) returns"):
-            ShortcutGuardrail(model, tokenizer)
+    fast = ("--set", "adapter.min_steps=4", "--set", "adapter.max_steps=4", "--set", "adapter.batch_size=4")
+    ok("audit", base, data, "--out", tmp_path / "audit")
+    ok("fit", base, data, "--audit", tmp_path / "audit", "--shortcut", "honestly", "--out", tmp_path / "guard", *fast)
+    record = json.loads((tmp_path / "guard/guardrail.json").read_text())["base_model"]
+    assert record["name"] == str(base)
+    plain = ShortcutGuardrail.from_pretrained(made[0] / "base")._base.fingerprint()
+    assert record["merged"]["base"].endswith("base")
+    assert record["merged"]["base_fingerprint"] == plain != record["fingerprint"]
+    out, _ = ok("evaluate", tmp_path / "guard", data, "--sensitivity", "none")
+    assert "guarded" in out
+    guard = ShortcutGuardrail.from_pretrained(tmp_path / "guard")
+    # As the page says: with PEFT alone, on the base with its own adapter merged.
+    merged = PeftModel.from_pretrained(
+        AutoModelForSequenceClassification.from_pretrained(made[0] / "base"), base
+    ).merge_and_unload()
+    by_peft = PeftModel.from_pretrained(merged, tmp_path / "guard")
+    answers = torch.from_numpy(guard.predict_proba(list(SHORTCUT_TEXTS)))
+    torch.testing.assert_close(answers, probabilities(by_peft, made[2]), atol=1e-5, rtol=0)
+    assert "its own adapter merged" in (tmp_path / "guard/README.md").read_text()
+    # A guard is no base, whoever is given it as one.
+    for door in (lambda given: load_model(given), lambda given: open_classifiers([given], ["a", "b", "c"])):
+        with pytest.raises(ModelError, match="is a guard of this library, and no base model"):
+            door(str(tmp_path / "guard"))
 
 
-def test_the_advice_holds(made, tmp_path):
-    folder, adapted, tokenizer = made
-    expected = probabilities(adapted, tokenizer)
-    # Of a model in memory and an adapter alone.
-    merged = [copy.deepcopy(adapted).merge_and_unload()]
-    # Of both in one folder, word by word.
-    place = tmp_path / "both"
-    shutil.copytree(folder / "both", place)
-    (tmp_path / "adapter").mkdir()
-    for name in ("adapter_config.json", "adapter_model.safetensors"):
-        shutil.move(place / name, tmp_path / "adapter" / name)
-    base = AutoModelForSequenceClassification.from_pretrained(place)
-    assert (probabilities(base, tokenizer) - expected).abs().max() > 1e-2
-    merged.append(PeftModel.from_pretrained(base, tmp_path / "adapter").merge_and_unload())
-    for at, model in enumerate(merged):
-        assert len(ShortcutGuardrail(model, tokenizer).predict(["the soup"])) == 1
-        model.save_pretrained(tmp_path / f"merged-{at}")
-        tokenizer.save_pretrained(tmp_path / f"merged-{at}")
-        guard = ShortcutGuardrail.from_pretrained(tmp_path / f"merged-{at}")
-        found = torch.from_numpy(guard.predict_proba(list(SHORTCUT_TEXTS))).float()
-        torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+def test_an_adapter_that_brings_the_head_of_a_bare_encoder(made, tmp_path):
+    tokenizer = made[2]
+    tiny_bert()[0].bert.save_pretrained(tmp_path / "encoder")
+    encoder = AutoModelForSequenceClassification.from_pretrained(tmp_path / "encoder", num_labels=4)
+    other = get_peft_model(encoder, dataclasses.replace(LORA, base_model_name_or_path=None))
+    other.save_pretrained(tmp_path / "adapter")
+    tokenizer.save_pretrained(tmp_path / "encoder")
+    guard = ShortcutGuardrail.from_pretrained(tmp_path / "adapter")
+    answers = torch.from_numpy(guard.predict_proba(list(SHORTCUT_TEXTS)))
+    torch.testing.assert_close(answers, probabilities(other, tokenizer), atol=1e-5, rtol=0)
+
+
+def test_an_adapter_on_another_base_or_on_none_is_told_of(made, tmp_path):
+    folder, _, tokenizer = made
+    wider, _ = tiny_bert(hidden_size=32)
+    wider.save_pretrained(tmp_path / "wider")
+    tokenizer.save_pretrained(tmp_path / "wider")
+    with pytest.raises(ModelError, match=r"could not be put on its base '.*wider': .*size mismatch.* with base="):
+        ShortcutGuardrail.from_pretrained(folder / "adapter", base=tmp_path / "wider")
+    shutil.copytree(folder / "base", tmp_path / "moved")
+    with pytest.warns(GuardrailWarning, match="names '.*base' as its base, but is on '.*moved' here"):
+        ShortcutGuardrail.from_pretrained(folder / "adapter", base=tmp_path / "moved")
+    shutil.copytree(folder / "adapter", tmp_path / "nameless")
+    config = json.loads((tmp_path / "nameless/adapter_config.json").read_text())
+    for name, said in ((None, "does not say which model"), (str(tmp_path / "gone"), "There is no folder '.*gone'")):
+        (tmp_path / "nameless/adapter_config.json").write_text(json.dumps({**config, "base_model_name_or_path": name}))
+        with pytest.raises(ModelError, match=said):
+            ShortcutGuardrail.from_pretrained(tmp_path / "nameless")
+    with pytest.raises(ConfigError, match=r"base= is for guards and adapters, but '.*wider' is neither"):
+        ShortcutGuardrail.from_pretrained(tmp_path / "wider", base=folder / "base")

@@ -122,16 +122,37 @@ def test_a_sigmoid_head_answers_with_two_probabilities_that_have_names(texts):
     torch.testing.assert_close(logits.softmax(-1)[:, 1], raw.sigmoid(), atol=1e-5, rtol=1e-4)
 
 
+SEVERAL = {"problem_type": "multi_label_classification"}
+
+
 @pytest.mark.parametrize(
     ("made", "options", "kind", "message"),
     [
         ({"id2label": dict(enumerate(("bad", "good", "bad")))}, {}, ModelError, "^Several classes .* called 'bad', so"),
         ({"n_classes": 1}, {}, ModelError, "single logit.*head=.sigmoid."),
         ({"n_classes": 1}, {"head": "softmax"}, ConfigError, "needs a model with at least two logits"),
-        ({}, {"head": "sigmoid"}, ConfigError, "needs a model with one logit"),
+        (SEVERAL, {"head": "softmax"}, ConfigError, "another one than multi_label_class.* has 3 logits"),
+        ({"problem_type": "single_label_classification"}, {"head": "sigmoid"}, ConfigError, "needs a model with an"),
         ({}, {"head": "relu"}, ConfigError, "head must be softmax or sigmoid, but is 'relu'"),
         ({"n_classes": 1, "problem_type": "regression"}, {}, ModelError, "has a regression head"),
-        ({"problem_type": "multi_label_classification"}, {}, ModelError, "has a multi-label head"),
+        (
+            SEVERAL,
+            {},
+            ConfigError,
+            "has a multi-label head, so that negative, mixed, positive .* as in label='negative'",
+        ),
+        ({}, {"head": "sigmoid"}, ConfigError, "has a multi-label head"),
+        (SEVERAL, {"label": "Mixed"}, ConfigError, "label= is 'Mixed', but .* negative, mixed, .* mean 'mixed'"),
+        ({}, {"label": "mixed"}, ConfigError, "gives each exactly one of negative, mixed, positive"),
+        (SEVERAL, {"label": "mixed", "thresholds": "mixed=1"}, ConfigError, "above 0 and below 1, .* says 'mixed=1'"),
+        (SEVERAL, {"label": "mixed", "thresholds": "0.5"}, ConfigError, "above 0 and below 1, .* says '=0.5'"),
+        (
+            SEVERAL,
+            {"label": "mixed", "thresholds": {"rude": 0.3}},
+            ConfigError,
+            "names 'rude', but .* has the labels neg",
+        ),
+        ({}, {"thresholds": {"mixed": 0.3}}, ConfigError, "has a softmax head, which has none"),
         ({}, {"batch_size": 0}, ConfigError, "batch_size must be at least 1, but is 0"),
         ({}, {"max_length": 4}, ConfigError, "max_length must lie between 5 and 32 for this model, but is 4"),
         ({}, {"max_length": 33}, ConfigError, "max_length must lie between 5 and 32 for this model, but is 33"),

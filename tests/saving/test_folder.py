@@ -85,10 +85,10 @@ def test_a_certificate_is_about_the_answers_it_was_made_from(copied):
     assert f"## Certificate\n\n{found['sentence']}\n" in (folder / "README.md").read_text()
     with pytest.raises(ConfigError, match="max_length"):
         load(folder, max_length=0)
-    with pytest.warns(GuardrailWarning, match="with max_length 32 and head 'softmax', and is loaded with 8"):
+    with pytest.warns(GuardrailWarning, match="with max_length 32, and is loaded with max_length 8: its"):
         assert load(folder, max_length=8).certificate is None
     file.write_text(file.read_text().replace('"head": "softmax"', '"head": "sigmoid"'))
-    with pytest.warns(GuardrailWarning, match="and head 'sigmoid', and is loaded with 32 and 'softmax'"):
+    with pytest.warns(GuardrailWarning, match="certified with head sigmoid, and is loaded with head softmax"):
         assert load(folder, head="softmax").certificate is None
 
 

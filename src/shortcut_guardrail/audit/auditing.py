@@ -14,10 +14,11 @@ import numpy as np
 from ..cards import Pieces, PullingWord, make_cards
 from ..classifiers import require
 from ..config import AuditConfig
+from ..data import counted
 from ..errors import DataError, GuardrailWarning
 from ..models import EncodedTexts, TextClassifier, said_of_controls
 from ..stats import exact_interval
-from ..text import WordFinder, evidence_key, find_repeats, text_key
+from ..text import WordFinder, evidence_key, find_repeats, segmenter_name, text_key
 from ..typing import Array, Progress, Text
 from .context import Outcomes, Shards, Tally, judge, tally
 from .defaults import MOST_CUES, find_defaults
@@ -89,8 +90,8 @@ def audit_texts(
     report = replace(report, probs=everything.saliency.probs)
     if not with_cards:
         return report
-    counted = np.flatnonzero(shard.evidence)
-    pieces = [(rows[counted], measured.encoded.select(counted), shard.probs[counted])]
+    distinct = np.flatnonzero(shard.evidence)
+    pieces = [(rows[distinct], measured.encoded.select(distinct), shard.probs[distinct])]
     return complete(report, classifier, lambda: pieces, exact, config, progress)
 
 
@@ -118,7 +119,26 @@ def complete(
     ]
     cards = make_cards(classifier, words, pieces, erasure=report.erasure, progress=progress)
     report = _with_additions(report, classifier, pieces, np.asarray(exact, dtype=np.uint64), config)
-    return replace(report, cards=cards, model=model_digest(classifier), data=texts_fingerprint(exact))
+    notes = (*report.notes, *_behind_the_cut(report, pieces, classifier.max_length))
+    return replace(report, cards=cards, notes=notes, model=model_digest(classifier), data=texts_fingerprint(exact))
+
+
+def _behind_the_cut(report: AuditReport, pieces: Pieces, most: int) -> list[str]:
+    """How many flagged words stand where texts are cut off, if any, in a sentence."""
+    finder, found = WordFinder(candidate.text for candidate in report.flagged), []
+    if finder and report.n_truncated:
+        for _, encoded, _ in pieces():
+            for i in np.flatnonzero(encoded.truncated).tolist():
+                sides = (
+                    (encoded.text_of(i, side), encoded.visible_text(i, side)) for side in {*encoded.segments[i]} - {-1}
+                )
+                found.append(sum(o.start >= len(seen) for text, seen in sides for o in finder.find(text)))
+    if not sum(found):
+        return []
+    return [
+        f"Flagged words stand {counted(sum(found), 'time')} behind the {most} tokens that the model reads, in "
+        f"{counted(sum(n > 0 for n in found), 'text')}. With windows (--windows) they are read too."
+    ]
 
 
 def _with_additions(
@@ -128,7 +148,7 @@ def _with_additions(
     pool: list[tuple[int, Any, Array]] = []
     for rows, encoded, probs in pieces() if config.unit != "token" else ():
         # What is put behind the end of what the model sees would not be seen.
-        room = [len(ids) + ROOM <= classifier.max_length for ids in encoded.input_ids]
+        room = [len(ids) + ROOM <= classifier.longest for ids in encoded.input_ids]
         pool += [(int(keys[row]), encoded.texts[i], probs[i]) for i, row in enumerate(rows) if room[i]]
         pool = sorted(pool, key=lambda one: one[0])[:POOL]
     if not pool:
@@ -173,7 +193,9 @@ def texts_fingerprint(exact: Sequence[int] | Array) -> str:
 
 def model_digest(classifier: TextClassifier) -> str:
     """All that decides the answers: weights, those of an adapter and its scale included, and how texts are read."""
-    read = f"{classifier.fingerprint()}:{classifier.max_length}:{classifier.head}"
+    words = "" if segmenter_name() is None else f":{segmenter_name()}"
+    length = classifier.max_length if classifier.windows is None else f"{classifier.max_length} {classifier.windows}"
+    read = f"{classifier.fingerprint()}:{length}:{classifier.heads.digest}{words}"
     probe = hashlib.sha256(read.encode())
     for name, parameter in sorted(classifier.model.named_parameters()):
         if ".lora_" in name:
@@ -235,6 +257,7 @@ def make_report(
         notes=(*(erasures.notes if erasures else ()), *_notes(totals, controls, sums, label_names, config)),
         erasures=erasures,
         inputs=inputs,
+        segmenter=segmenter_name(),
         **totals,
     )
 

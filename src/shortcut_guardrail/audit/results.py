@@ -61,6 +61,7 @@ class AuditReport(Shown):
         inputs: What is kept of every text; `None` for an audit in shards, and for one that is read from its folder.
         probs: Class probabilities of each text, shape (N, C), float32, from which others go on.
         would_take: The `shortcuts.Shortcut`s that `fit` takes by default, where that was asked.
+        segmenter: What cut words in scripts without spaces.
     """
 
     n: int
@@ -90,6 +91,7 @@ class AuditReport(Shown):
     inputs: Measured | None = None
     probs: Array | None = field(default=None, compare=False)
     would_take: tuple[Any, ...] | None = None
+    segmenter: str | None = None
 
     @property
     def flagged(self) -> tuple[Candidate, ...]:

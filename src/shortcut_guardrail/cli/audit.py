@@ -89,7 +89,7 @@ def audit(
     chosen: dict[str, Any] = {"compare_with": compare_with, "erasure": erasure, "shard_size": shard_size}
     config = AuditConfig(unit=unit, top_k=top_k, fdr=fdr, **chosen)
     given = {**columns.given(), "label_column": label_column}
-    found = None if _is_large(data) else _read(data, given)
+    found = None if _is_large(data) else _read(data, given, loading.label_of(model))
     source: Any = FileTexts(data, **given) if found is None else MemoryTexts(found.texts, found.labels, name=data)
     guard = loading.load(model)
     how = {"redact": redact, "hashes": not no_text_hashes, "overwrite": output.overwrite}
@@ -114,11 +114,11 @@ def _is_large(data: str) -> bool:
         return False
 
 
-def _read(data: str, columns: dict[str, Any]) -> TextData:
+def _read(data: str, columns: dict[str, Any], label: str | None) -> TextData:
     """The texts, all of them checked. Labels are read only where they are asked for."""
 
     labelled = columns["label_column"] is not None
-    found = read_data(data, **columns, require_labels=labelled)
+    found = read_data(data, **columns, label=label if labelled else None, require_labels=labelled)
     return found if labelled else replace(found, labels=None)
 
 

@@ -98,7 +98,7 @@ def certify(
     around = read_data(data, **columns.of_texts())
     rows = None
     if labelled is not None:
-        rows = read_data(labelled, **columns.given(), require_labels=True)
+        rows = read_data(labelled, **columns.given(), label=loading.label_of(guard), require_labels=True)
         options.check_same_kind(around, rows)
     loaded = load_guard(guard, loading)
     texts: Any = []

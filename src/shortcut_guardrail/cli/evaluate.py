@@ -54,7 +54,7 @@ def evaluate(
     output.check(inputs=[data, shortcuts.shortcuts_file, *loading.read_from(model)])
     SaliencyConfig(top_k=top_k)
     measured_on = _sensitivity_on(sensitivity)
-    rows = read_data(data, **columns.given(), require_labels=True)
+    rows = read_data(data, **columns.given(), label=loading.label_of(model), require_labels=True)
     if shortcut_in != "text" and isinstance(rows.texts[0], str):
         raise ConfigError(f"--shortcut-in {shortcut_in} needs text pairs, but {rows.source} has single texts.")
     guard = loading.load(model)

@@ -137,7 +137,8 @@ def fit(
     named = strategy or strategy_of_settings(given) or DEFAULT
     wanted = Wanted(named, _strength(strength), shortcuts.words(), kept.words(), kept.not_alone or (), given)
     texts = read_data(data, **columns.of_texts())
-    rows = None if support is None else read_data(support, **columns.given(), require_labels=True)
+    asked: dict[str, Any] = {**columns.given(), "label": loading.label, "require_labels": True}
+    rows = None if support is None else read_data(support, **asked)
     options.check_same_kind(texts, rows)
     plan = _plan(wanted, rows, dry_run=dry_run)
     with joined():

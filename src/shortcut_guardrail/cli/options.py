@@ -149,6 +149,14 @@ class _Loading:
         False
     )
     label_names: LabelNames = None
+    segmenter: Annotated[
+        str | None,
+        _of_model(
+            metavar="jieba|fugashi|pythainlp|icu|MODULE:FUNCTION",
+            help="What cuts words in scripts without spaces.",
+            show_default="each character is a word there",
+        ),
+    ] = None
 
     def load(self, source: str, **more: Any) -> ShortcutGuardrail:
         """The guard around a model; `more` are arguments of `from_pretrained`."""
@@ -156,6 +164,12 @@ class _Loading:
 
         check_device(self.device)
         return ShortcutGuardrail.from_pretrained(source, **{**asdict(self), **more})
+
+    def label_of(self, source: str) -> str | None:
+        """The label that is asked about, of a model with several; as far as options or the record of a guard say."""
+        from ..saving import label_of
+
+        return getattr(self, "label", None) or label_of(source)
 
     def read_from(self, source: str) -> list[str | None]:
         """What is read to load a model: its folder, and for a guard the base model's."""
@@ -169,7 +183,22 @@ class ModelLoading(_Loading):
     """How a model is loaded, of which no record says how."""
 
     head: Annotated[Head | None, _of_model(help="How logits are read.", show_default="from the model")] = None
+    label: Annotated[
+        str | None,
+        _of_model(
+            help="Of a model that can give a text several labels: the one that is meant.", show_default="as recorded"
+        ),
+    ] = None
+    thresholds: Annotated[
+        str | None,
+        _of_model(metavar="LABEL=SHARE,...", help="Probability from which on a text has a label.", show_default="0.5"),
+    ] = None
     max_length: Annotated[int | None, _of_model(help="Tokens per input.", show_default="what the model takes")] = None
+    windows: Annotated[
+        Literal["mean", "max"] | None,
+        _of_model(help="Read longer texts in windows, and take the mean or max of their logits.", show_default="cut"),
+    ] = None
+    overlap: Annotated[int, _of_model(help="Tokens that a window shares with the one before.", min=0)] = 64
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..data import read_data, write_file
 from . import options
 from .rows import check_suffix, rendered
+
+if TYPE_CHECKING:
+    from ..guardrail import ShortcutGuardrail
+    from ..typing import Array
 
 
 @options.command
@@ -22,7 +26,8 @@ def predict(
     """Label every text; one output row for each input row.
 
     Rows keep their order. Columns: label, probability, p_<name> for every label, and base_label, which is the label
-    without the adapter.
+    without the adapter. For a model that can give a text several labels: <name>, which is 0 or 1, p_<name> and
+    base_<name> for every label.
     """
     from ..report import cut_note
 
@@ -30,16 +35,20 @@ def predict(
     output.check(options.Place(out), inputs=[data, *loading.read_from(model)])
     texts = read_data(data, **columns.given())
     guard = loading.load(model)
+    several = guard.label is not None
+    ask = guard.label_probabilities if several else guard.predict_proba
     with output.progress() as progress:
-        probs = guard.predict_proba(texts.texts, progress=progress)
+        probs = ask(texts.texts, progress=progress)
         base_probs = probs
         if guard.is_fitted:
-            base_probs = guard.predict_proba(
+            base_probs = ask(
                 texts.texts, strength=0, progress=lambda _stage, done, n: progress("Predicting, base model", done, n)
             )
-    rows = _rows(guard.label_names, probs, base_probs)
+    rows = (_several if several else _rows)(guard, probs, base_probs)
     write_file(out, rendered(rows, out.suffix), overwrite=output.overwrite)
-    changed = int((probs.argmax(1) != base_probs.argmax(1)).sum())
+    changed = sum(
+        row[name] != row[f"base_{name}"] for row in rows for name in (guard.labels if several else ("label",))
+    )
     n_truncated = guard.count_truncated(texts.texts)
     output.say(
         f"Written: {out} ({len(rows)} rows; {changed} labels differ from the base model's).{cut_note(n_truncated)}"
@@ -47,7 +56,8 @@ def predict(
     output.finish({"out": str(out), "n": len(rows), "n_changed": changed, "n_truncated": n_truncated})
 
 
-def _rows(names: tuple[str, ...], probs: Any, base_probs: Any) -> list[dict[str, Any]]:
+def _rows(guard: ShortcutGuardrail, probs: Array, base_probs: Array) -> list[dict[str, Any]]:
+    names = guard.label_names
     return [
         {
             "label": names[int(row.argmax())],
@@ -56,4 +66,16 @@ def _rows(names: tuple[str, ...], probs: Any, base_probs: Any) -> list[dict[str,
             "base_label": names[int(base_row.argmax())],
         }
         for row, base_row in zip(probs, base_probs, strict=True)
+    ]
+
+
+def _several(guard: ShortcutGuardrail, probs: Array, base_probs: Array) -> list[dict[str, Any]]:
+    own, base = probs > guard.thresholds, base_probs > guard.thresholds
+    return [
+        {
+            **{name: int(has) for name, has in zip(guard.labels, own[i], strict=True)},
+            **{f"p_{name}": round(float(p), 6) for name, p in zip(guard.labels, probs[i], strict=True)},
+            **{f"base_{name}": int(has) for name, has in zip(guard.labels, base[i], strict=True)},
+        }
+        for i in range(len(probs))
     ]

@@ -91,7 +91,7 @@ _NAMES = {"shortcuts": "shortcut", "labels": "label-column", "judges": "with", "
 _SAME = (
     *("allow_pickle", "base", "cards", "config", "decisions", "head", "keep", "out", "overwrite", "per_input", "port"),
     *("n_total", "redact", "resume", "sensitivity", "strategy", "strength", "support", "take_influential", "unit"),
-    *("label_column", "label_names", "text_column", "text_pair_column"),
+    *("label", "label_column", "label_names", "text_column", "text_pair_column", "thresholds", "segmenter", "windows"),
 )
 _ARGUMENT = re.compile(
     rf"(?<![\w.'\"-])(?<!--set )(?P<name>{'|'.join([*_NAMES, *_SAME])})="

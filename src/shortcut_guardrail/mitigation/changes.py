@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
+from ..data import enumerated
+from ..errors import GuardrailWarning
 from ..models import EncodedTexts, TextClassifier
+from ..text import WordFinder
 from ..typing import Array, Text
 from .guards import Guard
 
@@ -22,30 +27,88 @@ class Change:
 
 
 @dataclass(frozen=True)
+class OtherLabel:
+    """What the guard of one label does to another `label` on the `n` texts without any of its words.
+
+    Attributes:
+        moved: Mean by which the label's probability moves.
+        changed: Share of the texts on which its decision changes.
+    """
+
+    label: str
+    n: int
+    moved: float
+    changed: float
+
+
+@dataclass(frozen=True)
 class Changes:
-    """How many of `n` texts get another prediction from the guard, their `share`, and five of them at random."""
+    """How many of `n` texts get another prediction from the guard, their `share`, and five of them at random.
+
+    Attributes:
+        others: The other labels of a head with several.
+    """
 
     n: int
     changed: int
     share: float
     examples: tuple[Change, ...] = ()
+    others: tuple[OtherLabel, ...] = ()
+
+
+MOST_MOVED, MOST_CHANGED = 0.01, 0.005
+"""What a guard may do to another label before it is warned of."""
 
 
 def prediction_changes(
-    base: TextClassifier, guard: Guard, encoded: EncodedTexts, strength: float, *, probs: Array | None, seed: int = 0
+    base: TextClassifier,
+    guard: Guard,
+    encoded: EncodedTexts,
+    strength: float,
+    finder: WordFinder,
+    *,
+    probs: Array | None,
+    seed: int = 0,
 ) -> Changes:
     """Compare the predictions for N texts with the base's, of which `probs` are known, shape (N, C), or not.
 
     Texts that the guard leaves to the base are not asked about.
+
+    Args:
+        finder: Of the words that are neutralised.
     """
     asked = np.ones(len(encoded), dtype=bool) if guard.only is None else guard.only.present_in(encoded)
     rows = np.flatnonzero(asked & (strength > 0))
-    own = encoded.select(rows)
-    before = base.predict_logits(own) if probs is None else np.asarray(probs)[rows]
+    own, place, several = encoded.select(rows), base.heads.place, base.heads.label is not None
+    known = probs is not None and not several
+    before = np.asarray(probs)[rows][:, None] if known else base.predict_answers(own)
     with guard.at(strength) as classifier:
-        after = classifier.predict_logits(own)
-    classes = before.argmax(axis=1), after.argmax(axis=1)
+        after = classifier.predict_answers(own)
+    others = _others(base, encoded, rows, before, after, ~finder.present_in(encoded)) if several else ()
+    classes = (before[:, 0 if known else place].argmax(axis=1), after[:, place].argmax(axis=1))
     changed = np.flatnonzero(classes[0] != classes[1])
     shown, names = np.sort(np.random.default_rng(seed).permutation(changed)[:5]), base.label_names
     examples = (Change(int(rows[i]), own.texts[i], *(names[of[i]] for of in classes)) for i in shown)
-    return Changes(len(encoded), len(changed), len(changed) / len(encoded), tuple(examples))
+    return Changes(len(encoded), len(changed), len(changed) / len(encoded), tuple(examples), others)
+
+
+def _others(
+    base: TextClassifier, encoded: EncodedTexts, rows: Array, before: Array, after: Array, without: Array
+) -> tuple[OtherLabel, ...]:
+    """The other labels, from the answers to `rows` of N texts; which are `without` words, shape (N,), bool."""
+    n, own = int(without.sum()), without[rows]
+    moved, changed = np.zeros((2, len(base.heads.labels)))
+    if own.any():  # elsewhere the guard leaves all of these texts to the base
+        probs = [base.heads.probabilities(torch.from_numpy(one[own]))[..., 1].numpy() for one in (before, after)]
+        moved = np.abs(probs[1] - probs[0]).sum(axis=0) / n
+        changed = (before[own].argmax(axis=2) != after[own].argmax(axis=2)).sum(axis=0) / n
+    found = zip(base.heads.labels, moved.tolist(), changed.tolist(), strict=True)
+    others = tuple(OtherLabel(name, n, *values) for name, *values in found if name != base.heads.label)
+    if far := [one.label for one in others if one.moved > MOST_MOVED or one.changed > MOST_CHANGED]:
+        warnings.warn(
+            f"The guard also moves {enumerated(far)}, on texts without any of its words. Lower its strength, or fit "
+            "with per_input=True, which leaves such texts to the base.",
+            GuardrailWarning,
+            stacklevel=4,
+        )
+    return others

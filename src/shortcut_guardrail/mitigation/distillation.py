@@ -12,6 +12,9 @@ frozen: only LoRA factors are trained.
 
 A word that must *not decide alone* is put into texts in the same way. But a text that holds it keeps the base's answer,
 with the word, where that is the same without it, and is left out where the word decides.
+
+A head with several labels asks a question for each, and the loss is the sum over them. Only the label that is repaired
+is taught its answer without the shortcuts. To the other questions the base's own answer to the same text is due.
 """
 
 from __future__ import annotations
@@ -69,7 +72,7 @@ def with_insertions_beside(
 ) -> tuple[EncodedTexts, Counterfactual]:
     """What tells of a strength where words must not decide alone: texts that teach, and copies with words put in."""
     examples = encoded, target.logits, target.bearing
-    examples = with_shortcuts_put_in(examples, shortcuts.finder, base.max_length, seed)
+    examples = with_shortcuts_put_in(examples, shortcuts.finder, base.longest, seed)
     texts, logits, bearing = examples if target.open is None else _without(examples, target.open)
     return texts, Counterfactual(logits, bearing)
 
@@ -98,9 +101,16 @@ def distill_adapter(
     if adapter.deduplicate:
         kept = first_of_equals(encoded, kept)
     examples = encoded.select(kept), target.probabilities(temperature)[kept], target.bearing[kept]
-    examples = with_shortcuts_put_in(examples, finder, base.max_length, seed)
+    examples = with_shortcuts_put_in(examples, finder, base.longest, seed)
     if target.open is not None:
         examples = _without(examples, target.open[kept])
+    texts, taught, bearing = examples
+    teacher = taught[:, None]
+    if base.heads.n_questions > 1:
+        own = torch.from_numpy(base.predict_answers(texts, progress=progress))
+        teacher = own.div(temperature).softmax(dim=-1).numpy()
+        teacher[:, base.heads.place] = taught
+    examples = texts, teacher, bearing
 
     # What is put in makes an epoch no longer.
     loop = partial(Distiller, examples=examples, config=config, seed=seed, n_items=len(kept))
@@ -109,7 +119,8 @@ def distill_adapter(
 
 
 Examples = tuple[EncodedTexts, Array, Array]
-"""N texts, the teacher's probabilities for them, shape (N, C), and which of them hold a shortcut, shape (N,), bool."""
+"""N texts, the teacher's probabilities for them, shape (N, C), or (N, Q, C) for all questions of the head, and which of
+them hold a shortcut, shape (N,), bool."""
 
 
 def with_shortcuts_put_in(examples: Examples, finder: WordFinder, max_length: int, seed: int) -> Examples:
@@ -176,7 +187,7 @@ class Distiller(TrainingLoop):
 
     def loss(self, chosen: Array) -> Tensor:
         """See the head of this module."""
-        logits = self.class_logits(chosen)
+        logits = self.answers(chosen)
         teacher = self.teacher[chosen].to(logits.device)
-        divergence = F.kl_div((logits / self.temperature).log_softmax(dim=-1), teacher, reduction="none").sum(dim=-1)
-        return self.temperature**2 * divergence.mean()
+        divergence = F.kl_div((logits / self.temperature).log_softmax(dim=-1), teacher, reduction="none")
+        return self.temperature**2 * divergence.sum(dim=(1, 2)).mean()

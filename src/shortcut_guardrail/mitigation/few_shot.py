@@ -112,5 +112,5 @@ class _Supervised(TrainingLoop):
 
     def loss(self, chosen: Array) -> Tensor:
         """See the head of this module."""
-        logits = self.class_logits(chosen)
+        logits = self.answers(chosen)[:, 0]  # heads with several labels are refused
         return F.cross_entropy(logits, self.labels[chosen].to(logits.device))

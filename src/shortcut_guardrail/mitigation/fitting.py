@@ -17,10 +17,10 @@ from ..shortcuts import Shortcuts, find_shortcuts, with_said
 from ..strength import Calibration, StrengthChoice, UnlabelledCalibration
 from ..text import warn_of_absent
 from ..typing import Array, Progress
-from .guards import Guard
+from .guards import AdapterGuard, Guard
 from .strategies import Strategy, Task, strategy_of, uses_shortcuts
 from .training import AdapterTraining
-from .validation import check_same_length, check_taught, warn_about_unused, warn_without_shortcuts
+from .validation import check_keeps_labels, check_same_length, check_taught, warn_about_unused, warn_without_shortcuts
 
 Support = tuple[Texts, Sequence[str | int]]
 """A few labelled texts and their labels, all names or all class ids."""
@@ -83,6 +83,7 @@ class Fitted:
         texts: `data.text_number` of the texts it was fitted on, as far as they are known.
         text_hashes: Whether they are; not in a guard that was saved without hashes of texts.
         unlabelled: What the last choice of the strength without labels was.
+        label: Of a head with several labels the one that it was fitted for.
     """
 
     guard: Guard
@@ -94,11 +95,17 @@ class Fitted:
     texts: frozenset[int] = frozenset()
     text_hashes: bool = True
     unlabelled: UnlabelledCalibration | None = None
+    label: str | None = None
 
     @property
     def strategy(self) -> Strategy:
         """How shortcuts are neutralised."""
         return strategy_of(self.config)
+
+    def around(self, base: TextClassifier) -> Fitted:
+        """The same guard around the same model that is asked about another label."""
+        model = self.guard.adapted.model if isinstance(self.guard, AdapterGuard) else None
+        return replace(self, guard=self.strategy.guard(base, self.config, self.shortcuts.finder, model))
 
 
 def fit_guard(
@@ -122,6 +129,7 @@ def fit_guard(
     strategy = strategy_of(config)
     learns = strategy.learns_from_labels
     warn_about_unused(config, support=support is not None, shortcuts=shortcuts is not None)
+    check_keeps_labels(config, base.heads.label)
     if learns:
         check_taught(None if support is None else support[1])
     encoded = texts if isinstance(texts, EncodedTexts) else base.encode(check_texts(texts), progress=progress)
@@ -141,9 +149,8 @@ def fit_guard(
     learned_from = support[0] if support is not None and learns else encoded
     if learns:
         shortcuts = replace(shortcuts, rows=hashes(learned_from))
-    model, training, chosen = strategy.train(
-        Task(base, encoded, shortcuts, config, seed, support=support, lap=lap, progress=progress)
-    )
+    task = Task(base, encoded, shortcuts, config, seed, support=support, lap=lap, progress=progress)
+    model, training, chosen = strategy.train(task)
     lap("adapt")
     fitted = Fitted(
         guard=strategy.guard(base, config, shortcuts.finder, model),
@@ -153,6 +160,7 @@ def fit_guard(
         seconds=dict(seconds),  # the report stays as it was given
         shortcuts=shortcuts,
         texts=frozenset(map(text_number, learned_from.texts)),
+        label=base.heads.label,
     )
     n_truncated = int(learned_from.truncated.sum())
     report = FitReport(training, config, seed, n_truncated, seconds, shortcuts, chosen)

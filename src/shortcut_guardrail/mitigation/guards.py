@@ -140,16 +140,16 @@ class _PerInput(_Targeted):
         strengths = [self.strength * bool(self.finder.tokens(encoded, int(i)).any()) for i in batch.indices]
         return batch._replace(strengths=torch.tensor(strengths, device=self.device))
 
-    def logits(self, batch: Batch) -> Tensor:
+    def answers(self, batch: Batch) -> Tensor:
         """See `TextClassifier`."""
         if self.mixes:
             with strength_of_each(self, batch):
-                return super().logits(batch)
+                return super().answers(batch)
         assert batch.strengths is not None
         with scaled(self.model, self.strength):
-            guarded = super().logits(batch)
+            guarded = super().answers(batch)
         with self.model.disable_adapter():
-            return torch.where(batch.strengths[:, None] > 0, guarded, super().logits(batch))
+            return torch.where(batch.strengths[:, None, None] > 0, guarded, super().answers(batch))
 
 
 class _Masking(_Targeted):

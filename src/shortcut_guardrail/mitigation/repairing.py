@@ -15,7 +15,7 @@ from ..audit import AuditReport, model_digest, texts_fingerprint
 from ..config import GuardrailConfig, check_strength, preset, updated
 from ..data import enumerated
 from ..decisions import Decisions, made_for
-from ..display import Shown, Summary, percent
+from ..display import Shown, Summary, number, percent
 from ..errors import ConfigError, DataError, NothingToRepairError
 from ..models import EncodedTexts, TextClassifier
 from ..shortcuts import Shortcuts, find_shortcuts
@@ -58,6 +58,12 @@ class Repair(Shown):
         said = {"strength": f"{self.choice.strength:g} ({self.choice.source})"}
         if (seen := self.changes) is not None:
             said["changes"] = f"{seen.changed:,} of {seen.n:,} predictions ({percent(seen.share)})"
+            if seen.others:
+                moved, changed = (max(getattr(one, name) for one in seen.others) for name in ("moved", "changed"))
+                said["other labels"] = (
+                    f"without these words they move by at most {number(moved)}, and {percent(changed)} of a label's "
+                    f"decisions change ({seen.others[0].n:,} texts)"
+                )
         return replace(
             fitted,
             title=f"Repair: {self.strategy}, seed {self.fitted.seed}",
@@ -258,7 +264,7 @@ def repair_model(
     strategy, reason, found = wanted.named, "", None
     if strategy == "auto":
         found = search(wanted.plan("distill", labels).config)
-        strategy, reason = supported_strategy(found, has_labels=support is not None)
+        strategy, reason = supported_strategy(found, has_labels=support is not None and base.heads.label is None)
     plan = wanted.plan(strategy, labels)
     if found is None and (decisions is not None or (audited is not None and uses_shortcuts(plan.config))):
         found = search(plan.config)
@@ -277,7 +283,8 @@ def repair_model(
         # Where both have a say, labels may overrule unlabelled texts.
         choice = choose_on_labels(fitted, support, without_labels=choice.unlabelled, progress=progress)
     probs = None if audited is None else audited.probs
-    changes = prediction_changes(base, fitted.guard, encoded, choice.strength, probs=probs, seed=seed)
+    finder = fitted.shortcuts.finder
+    changes = prediction_changes(base, fitted.guard, encoded, choice.strength, finder, probs=probs, seed=seed)
     return fitted, Repair(strategy, reason, report, choice, decisions, changes)
 
 

@@ -232,13 +232,13 @@ class TrainingLoop(ABC):
         rows = torch.cat([self._part(batch.select(part.to(batch.input_ids.device)), compute) for part in parts])
         return rows[torch.argsort(torch.cat(parts)).to(rows.device)]
 
-    def class_logits(self, chosen: Array) -> Tensor:
-        """Class logits of a batch of texts, shape (B, C); each process computes its share of them."""
-        rows = chosen[own_share(len(chosen))]
+    def answers(self, chosen: Array) -> Tensor:
+        """Logits of a batch of texts, shape (B, Q, C), see `TextClassifier`; each process computes its share."""
+        rows, classifier = chosen[own_share(len(chosen))], self.classifier
         if not len(rows):  # more processes than texts in the batch
-            own = torch.zeros((0, self.classifier.n_classes), device=self.classifier.device)
+            own = torch.zeros((0, classifier.heads.n_questions, classifier.n_classes), device=classifier.device)
         else:
-            own = self.forward(self.classifier.collate(self.encoded, rows), self.classifier.logits)
+            own = self.forward(classifier.collate(self.encoded, rows), classifier.answers)
         return gather_shares(own, len(chosen))
 
     def _part(self, batch: Batch, compute: Callable[[Batch], Tensor]) -> Tensor:

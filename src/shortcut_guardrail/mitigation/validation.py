@@ -63,6 +63,15 @@ def check_taught(labels: Array | None) -> None:
     check_support(labels)
 
 
+def check_keeps_labels(config: GuardrailConfig, label: str | None) -> None:
+    """Refuse to train one label of several in a way that would move the others."""
+    if label is not None and not strategy_of(config).needs_shortcuts:
+        raise ConfigError(
+            f"strategy='{config.strategy}' would move the other labels of this model along with '{label}'. Choose "
+            "strategy='distill', which keeps them, or strategy='mask'."
+        )
+
+
 def check_unused(texts: Texts, rows: Collection[str], strategy: Strategy, *, certify: bool) -> None:
     """Refuse to certify, or to choose a strength, on labelled texts that `fit` used.
 

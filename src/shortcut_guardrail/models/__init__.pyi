@@ -1,3 +1,4 @@
+from .adapters import Merged as Merged
 from .causal import CausalModel as CausalModel
 from .classifier import TextClassifier as TextClassifier
 from .classifier import share_weights as share_weights
@@ -17,6 +18,7 @@ from .encoding import EncodedTexts as EncodedTexts
 from .encoding import said_of_controls as said_of_controls
 from .encoding import warn_of_controls as warn_of_controls
 from .encoding import warn_of_cut as warn_of_cut
+from .heads import HeadReading as HeadReading
 from .loading import architecture_of as architecture_of
 from .loading import load_causal as load_causal
 from .loading import load_model as load_model
@@ -26,3 +28,5 @@ from .precision import Precision as Precision
 from .precision import fast_precision as fast_precision
 from .precision import use_plain_attention as use_plain_attention
 from .weights import versions as versions
+from .windows import Joining as Joining
+from .windows import Windowing as Windowing

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import inspect
-import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict
 from typing import Any, TypeVar, cast, get_args
 
 import numpy as np
@@ -15,15 +15,19 @@ import torch
 from torch import Tensor, nn
 
 from ..config import Embedding
-from ..data import LabelNames, Texts, class_names, label_ids
+from ..data import LabelNames, Texts, Thresholds, class_names, label_ids, of_one_label
 from ..errors import ConfigError, GuardrailWarning, ModelError, RunError
 from ..threads import Lock, compute_in_this_process, one_at_a_time
 from ..typing import Array, Capability, Head, Progress, Text
+from .adapters import merged_copy
 from .cost import Cost, measured_seconds
+from .door import check_model
 from .encoding import Batch, EncodedTexts, warn_of_cut
+from .heads import read_head
 from .packing import Keep, PackedSequences, can_pack, pack, packed_attention
 from .precision import Precision, fast_precision, use_plain_attention
 from .weights import WeightsHash, versions
+from .windows import WindowCutter, Windowing, Windows
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -57,13 +61,18 @@ def share_weights(model: Module) -> Module:
 class TextClassifier:
     """A sequence classifier and its tokenizer, ready for attribution and adaptation.
 
-    It works on a private copy of the module tree, frozen and in evaluation mode, that shares the caller's weights.
+    It works on a private copy of the module tree, frozen and in evaluation mode, that shares the caller's weights. An
+    adapter of PEFT is merged into the copy of the layers that it adapts.
 
     Args:
         model: A Transformers sequence classifier on an encoder. It is not changed.
         tokenizer: Its fast tokenizer, with a mask token.
-        head: `softmax`, or `sigmoid` for a single-logit binary head; `None` reads it from the model's configuration.
+        head: `softmax`, or `sigmoid` for a logit that answers a question of its own; `None` reads it from the model's
+            configuration.
+        label: Of a head with several labels a text can have: which one is asked about, as "not LABEL" or "LABEL".
+        thresholds: See `data.Thresholds`; a label's own decides between its two answers.
         max_length: Tokens per input, special tokens included; `None` takes the most the model can.
+        windows: How texts are read that are longer; `None` cuts them. For single texts.
         device: `None` takes a GPU where there is one.
         precision: Number format of the matrix products: `float32`, `bfloat16` (autocast), or `auto`, which takes
             bfloat16 where the hardware computes in it. Scores, losses and probabilities are 32 bit in any case.
@@ -80,7 +89,10 @@ class TextClassifier:
         tokenizer: Any,
         *,
         head: Head | None = None,
+        label: str | None = None,
+        thresholds: Thresholds | None = None,
         max_length: int | None = None,
+        windows: Windowing | None = None,
         batch_size: int = 32,
         device: str | torch.device | None = None,
         precision: Precision = "float32",
@@ -92,20 +104,23 @@ class TextClassifier:
         if precision not in get_args(Precision):
             raise ConfigError(f"precision must be auto, float32 or bfloat16, but is {precision!r}.")
         compute_in_this_process()
+        check_model(model, masks=masks)
         self.name = str(getattr(model, "name_or_path", "") or "")
-        _check_unadapted(model, self.name)
-        self.head = _classification_head(model, head)
+        model, self.merged = merged_copy(model, share_weights)
+        self.heads = read_head(model, head, label, thresholds)
         _check_tokenizer(model, tokenizer, self.name, masks)
         self.tokenizer = tokenizer
         self.max_length = usable_length(model, tokenizer, max_length)
+        self.windows = windows
+        self._cutter = None if windows is None else WindowCutter(windows, tokenizer, self.max_length)
         self.batch_size = batch_size
         self.device = torch.device(device) if device is not None else default_device()
         self.precision: Precision = fast_precision(self.device) if precision == "auto" else precision
-        self.model = share_weights(model).to(self.device)
+        self.model = model.to(self.device)
         self.packs = packing and can_pack(model)
         if self.precision == "bfloat16" and self.device.type == "cpu":
             use_plain_attention(self.model)
-        self.label_names = self.own_label_names = _label_names(model.config, self.head)
+        self.label_names = self.own_label_names = self.heads.answers
         self._masks, self._hash, self._lock = masks, WeightsHash(), Lock()
         self._takes_segments = "token_type_ids" in tokenizer.model_input_names and accepts(model, "token_type_ids")
 
@@ -121,8 +136,25 @@ class TextClassifier:
         twin.label_names = self.label_names if names is None else class_names(names, self.own_label_names)
         return twin
 
-    def label_ids(self, labels: Sequence[str | int], **where: Any) -> Array:
-        """Class ids of labels by these names, by the model's own or as ids, shape (n,); see `data.label_ids`."""
+    def about(self, label: str) -> TextClassifier:
+        """The same model, asked about another label of a head with several."""
+        twin = copy.copy(self)
+        twin.heads = self.heads.about(label)
+        twin.label_names = twin.own_label_names = twin.heads.answers
+        return twin
+
+    @property
+    def head(self) -> Head:
+        """How the logits are read."""
+        return self.heads.kind
+
+    def label_ids(self, labels: Sequence[Any], **where: Any) -> Array:
+        """Class ids of labels by these names, by the model's own or as ids, shape (n,); see `data.label_ids`.
+
+        Of a head with several labels also from lists of them, see `data.of_one_label`.
+        """
+        if self.heads.label is not None:
+            labels = of_one_label(labels, self.heads.label, self.heads.labels, **where)
         ids = label_ids(labels, self.label_names, own_names=self.own_label_names, **where)
         return np.array(ids, dtype=np.int64)
 
@@ -151,7 +183,10 @@ class TextClassifier:
         for start in range(0, len(texts), _TOKENIZER_CHUNK):
             chunk = texts[start : start + _TOKENIZER_CHUNK]
             columns = [list(chunk)] if isinstance(chunk[0], str) else [list(side) for side in zip(*chunk, strict=True)]
-            found = self.tokenizer(*columns, truncation=True, max_length=self.max_length, padding=False).encodings
+            if self.windows is not None and len(columns) > 1:
+                raise ConfigError("windows= are for single texts, but these are pairs. Leave it out.")
+            most = {"truncation": self.windows is None, "max_length": None if self.windows else self.max_length}
+            found = self.tokenizer(*columns, **most, padding=False, verbose=False).encodings
             for i, encoding in enumerate(found, start=start):
                 ids = np.array(encoding.ids, dtype=np.int32)
                 segments = np.array([-1 if s is None else s for s in encoding.sequence_ids], dtype=np.int8)
@@ -190,10 +225,20 @@ class TextClassifier:
 
         A batch holds fewer texts where the caller makes several sequences of each.
         """
-        size = max(1, self.batch_size // sequences_per_text)
-        order = np.argsort(-encoded.lengths, kind="stable")
-        for start in range(0, len(order), size):
+        order, start = np.argsort(-encoded.lengths, kind="stable"), 0
+        while start < len(order):
+            n = 1 if self._cutter is None else self._cutter.count(int(encoded.lengths[order[start]]))
+            size = max(1, self.batch_size // (sequences_per_text * n))
             yield self.collate(encoded, order[start : start + size])
+            start += size
+
+    @property
+    def longest(self) -> int:
+        """Tokens that are read of a text at most."""
+        return self.max_length if self.windows is None else _NO_LIMIT
+
+    def _cut(self, batch: Batch) -> Windows | None:
+        return None if self._cutter is None else self._cutter.cut(batch)
 
     # Forward passes
 
@@ -214,15 +259,19 @@ class TextClassifier:
             return module(**packed.model_inputs()), packed
 
     def logits(self, batch: Batch) -> Tensor:
-        """Class logits, shape (B, C), 32 bit. A sigmoid head gives (0, z), whose softmax is (1 - sigmoid, sigmoid).
+        """Class logits of the question asked, shape (B, C), 32 bit; see `HeadReading.read`."""
+        return self.answers(batch)[:, self.heads.place]
+
+    def answers(self, batch: Batch) -> Tensor:
+        """The same of all questions that the head answers, shape (B, Q, C).
 
         Raises:
             RunError: A logit is not a number.
         """
-        output, packed = self._run(self.model, batch)
+        cut = self._cut(batch)
+        output, packed = self._run(self.model, batch if cut is None else cut.batch)
         logits: Tensor = output.logits.float() if packed is None else output.logits.float()[packed.places]
-        if self.head == "sigmoid":
-            logits = torch.cat([torch.zeros_like(logits), logits], dim=-1)
+        logits = logits if cut is None else cut.joined(logits, len(batch.indices))
         finite = torch.isfinite(logits).all(dim=-1)
         if not bool(finite.all()):
             first = int(batch.indices[int((~finite).nonzero()[0, 0])])
@@ -230,12 +279,14 @@ class TextClassifier:
                 f"The model's logits for text {first + 1} are not finite numbers. "
                 "Check the model's weights, or use precision float32 if a smaller number format is in use."
             )
-        return logits
+        return self.heads.read(logits)
 
     def embed(self, batch: Batch, how: Embedding = "auto") -> Tensor:
         """The text embedding, shape (B, H): position 0 of the last hidden state, or the mean over tokens."""
         pooling = getattr(self.plain_model.config, "classifier_pooling", "cls") if how == "auto" else how
         by_mean = pooling == "mean"
+        if self._cut(batch) is not None:
+            raise ConfigError("Texts in windows have no embedding of their own. Choose strategy='distill' or 'mask'.")
         output, packed = self._run(self.encoder, batch, "all" if by_mean else "first")
         hidden: Tensor = output.last_hidden_state
         if by_mean and packed is not None:
@@ -251,23 +302,34 @@ class TextClassifier:
 
     def per_token(self, values: Tensor, batch: Batch) -> Tensor:
         """Values of tokens as a forward pass saw them, in the places of the batch, shape (B, L)."""
+        if (cut := self._cut(batch)) is not None:
+            return cut.spread(self._unpacked(values, cut.batch), batch)
+        return self._unpacked(values, batch)
+
+    def _unpacked(self, values: Tensor, batch: Batch) -> Tensor:
         # Longformer and BigBird pad a batch further by themselves.
         return self.pack(batch).pad(values) if self.packs else values[:, : batch.input_ids.shape[1]]
 
     def per_sequence(self, values: Tensor, batch: Batch) -> Tensor:
         """One value of each sequence, shape (B,), as a factor for its tokens within a forward pass."""
+        if (cut := self._cut(batch)) is not None:
+            values, batch = values[cut.rows], cut.batch
         if not self.packs:
             return values[:, None, None]  # (B, 1, 1) beside (B, L, H)
         packed = self.pack(batch)
         return values[packed.order].repeat_interleave(packed.mask.sum(dim=1))[None, :, None]  # (1, T, 1)
 
-    @torch.inference_mode()
     def predict_logits(self, encoded: EncodedTexts, *, progress: Progress | None = None) -> Array:
         """Class logits of all texts in their order, shape (N, C), float32."""
-        out = np.empty((len(encoded), self.n_classes), dtype=np.float32)
+        return self.predict_answers(encoded, progress=progress)[:, self.heads.place]
+
+    @torch.inference_mode()
+    def predict_answers(self, encoded: EncodedTexts, *, progress: Progress | None = None) -> Array:
+        """The same of all questions that the head answers, shape (N, Q, C)."""
+        out = np.empty((len(encoded), self.heads.n_questions, self.n_classes), dtype=np.float32)
         done = 0
         for batch in self.batches(encoded):
-            out[batch.indices] = self.logits(batch).cpu().numpy()
+            out[batch.indices] = self.answers(batch).cpu().numpy()
             done += len(batch.indices)
             if progress is not None:
                 progress("Predicting", done, len(encoded))
@@ -348,7 +410,8 @@ class TextClassifier:
 
     def record(self) -> dict[str, Any]:
         """Kind, name, fingerprint and versions, ready for JSON."""
-        return {"kind": "classifier", "name": self.name, "fingerprint": self.fingerprint(), **versions()}
+        merged = {} if self.merged is None else {"merged": asdict(self.merged)}
+        return {"kind": "classifier", "name": self.name, "fingerprint": self.fingerprint(), **merged, **versions()}
 
 
 def default_device() -> torch.device:
@@ -359,48 +422,6 @@ def default_device() -> torch.device:
 def accepts(model: Any, argument: str) -> bool:
     """Whether a model's forward pass takes an argument of this name."""
     return argument in inspect.signature(model.forward).parameters
-
-
-def _check_unadapted(model: Any, name: str) -> None:
-    """Refuse a model whose layers PEFT has wrapped: they are adapted by nobody a second time, and share no weights."""
-    if (peft := sys.modules.get("peft")) is None:  # without which there is no such layer
-        return
-    from peft.tuners.tuners_utils import BaseTunerLayer
-
-    if isinstance(model, peft.PeftModel) or any(isinstance(module, BaseTunerLayer) for module in model.modules()):
-        raise ModelError(
-            f"'{name or type(model).__name__}' is a model with an adapter of PEFT. Load its base and the adapter with "
-            "peft.PeftModel.from_pretrained, and give what merge_and_unload() returns."
-        )
-
-
-def _classification_head(model: Any, head: Head | None) -> Head:
-    """How the logits are read; refuses what is no single-label classifier."""
-    config = model.config
-    name = str(getattr(model, "name_or_path", "") or type(model).__name__)
-    if head not in (None, "softmax", "sigmoid"):
-        raise ConfigError(f"head must be softmax or sigmoid, but is {head!r}.")
-    if "SequenceClassification" not in type(model).__name__:
-        raise ModelError(
-            f"'{name}' is a {type(model).__name__}, which has no text-classification head. "
-            "Give a model fine-tuned for sequence classification."
-        )
-    problem, one = config.problem_type, config.num_labels == 1
-    if problem == "regression" or (problem == "multi_label_classification" and not one):
-        kind = "regression" if problem == "regression" else "multi-label"
-        raise ModelError(
-            f"'{name}' has a {kind} head (problem_type is '{problem}'); a head that gives each text exactly one label "
-            "is needed."
-        )
-    if head == ("softmax" if one else "sigmoid"):
-        needed = "at least two logits" if one else "one logit"
-        raise ConfigError(f"head '{head}' needs a model with {needed}, but '{name}' has {config.num_labels}.")
-    if one and problem is None and head is None:
-        raise ModelError(
-            f"'{name}' has a single logit and its configuration does not say whether that is a binary classifier or a "
-            "regression (problem_type is not set). If it is a binary classifier, say so with head='sigmoid'."
-        )
-    return "sigmoid" if one else "softmax"
 
 
 def _check_tokenizer(model: Any, tokenizer: Any, name: str, masks: bool) -> None:
@@ -455,16 +476,3 @@ def usable_length(model: Any, tokenizer: Any, asked: int | None) -> int:
     if not fewest <= asked <= limit:
         raise ConfigError(f"max_length must lie between {fewest} and {limit} for this model, but is {asked}.")
     return asked
-
-
-def _label_names(config: Any, head: Head) -> tuple[str, ...]:
-    names = tuple(str(config.id2label[i]) for i in range(len(config.id2label)))
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ModelError(
-            f"Several classes of the model are called {', '.join(map(repr, twice))}, so that answers could not be told "
-            "apart. Give each a name of its own in id2label of its config.json."
-        )
-    if head == "softmax" or len(names) == 2:
-        return names
-    # One logit, one name: the other class is its negation.
-    return ("0", "1") if names == ("LABEL_0",) else (f"not {names[0]}", names[0])

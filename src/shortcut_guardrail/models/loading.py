@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 
 from ..data import Share, Within, checked, enumerated
-from ..errors import GuardrailError, ModelError
+from ..errors import ConfigError, GuardrailError, ModelError
 from ..threads import compute_in_this_process
+from .adapters import ADAPTER_FILE, adapter_config, attach, n_labels_of, without_adapter_files
 
 
 def load_model(
-    source: str | Path, *, revision: str | None = None, allow_pickle: bool = False, trust_remote_code: bool = False
+    source: str | Path,
+    *,
+    base: str | Path | None = None,
+    revision: str | None = None,
+    allow_pickle: bool = False,
+    trust_remote_code: bool = False,
 ) -> tuple[Any, Any]:
     """A sequence classifier and its tokenizer from a folder or the Hub, in 32-bit.
 
+    An adapter of PEFT is put on its base, which is the whole model beside it if there is one, as for Transformers.
+
     Args:
+        base: For an adapter: the model that it was trained on, if it is not the one that it names.
         revision: Branch, tag or commit on the Hub.
         allow_pickle: Also read `pytorch_model.bin`, which can run code when it is opened.
         trust_remote_code: Run modelling code that comes with the model.
@@ -32,9 +42,47 @@ def load_model(
     from transformers import AutoModelForSequenceClassification
 
     what = "text classifier", "a bare encoder or another kind of model. Fine-tune it for classification first"
-    options = {"revision": revision or "main", "trust_remote_code": trust_remote_code}
+    options: dict[str, Any] = {"revision": revision or "main", "trust_remote_code": trust_remote_code}
     weights = {"dtype": torch.float32, "use_safetensors": None if allow_pickle else True}
-    return _load(AutoModelForSequenceClassification, str(source), what, options, weights)
+    name = str(source)
+    _check_model_folder(name, allow_pickle=allow_pickle)
+    with _sentences(name, what[0]):
+        config = adapter_config(name, options["revision"])
+    if config is None:
+        if base is not None:
+            raise ConfigError(f"base= is for guards and adapters, but '{name}' is neither. Leave it out.")
+        return _load(AutoModelForSequenceClassification, name, what, options, weights)
+    load = partial(_load, AutoModelForSequenceClassification, what=what, weights=weights)
+    return _adapted(name, config, base, options, load)
+
+
+def _adapted(
+    name: str, config: dict[str, Any], base: str | Path | None, options: dict[str, Any], load: Callable[..., Any]
+) -> tuple[Any, Any]:
+    """An adapter on its base, and the tokenizer beside it, or else the base's."""
+    from transformers import AutoTokenizer
+
+    with _sentences(name, "adapter"):
+        from peft.utils.save_and_load import load_peft_weights
+
+        own = load_peft_weights(name, device="cpu", revision=options["revision"])
+    head = {"n_labels": n_labels_of(own, config), "filled": {key.removeprefix("base_model.model.") for key in own}}
+    given = config.get("base_model_name_or_path") if base is None else base
+    if base is None and (Path(name) / "config.json").exists():
+        with without_adapter_files(name) as folder:
+            model, tokenizer = load(folder, options=options, **head)
+        model.name_or_path = name
+    elif isinstance(given, str | Path) and str(given):
+        revision = config.get("revision") if base is None else None
+        model, tokenizer = load(str(given), options={**options, "revision": revision or "main"}, **head)
+    else:
+        raise ModelError(
+            f"The adapter in '{name}' does not say which model it was trained on. Name the folder or Hub id of that "
+            "with base=."
+        )
+    with suppress(Exception), quiet_transformers():
+        tokenizer = AutoTokenizer.from_pretrained(name, **options)
+    return attach(model, name, options["revision"]), tokenizer
 
 
 def load_causal(source: str | Path, *, revision: str | None = None, precision: str = "bfloat16") -> tuple[Any, Any]:
@@ -53,28 +101,50 @@ def architecture_of(source: str | Path) -> str:
 
     _check_model_folder(str(source), allow_pickle=False)
     with _sentences(str(source), "model"):
-        _check_unadapted(str(source), "main")
+        if (adapter := adapter_config(str(source), "main")) is not None:
+            kinds = {"SEQ_CLS": "SequenceClassification", "CAUSAL_LM": "CausalLM"}
+            return kinds.get(str(adapter.get("task_type")), "")
         config = AutoConfig.from_pretrained(str(source), revision="main", trust_remote_code=False)
     return str((config.architectures or [""])[0])
 
 
 def _load(
-    auto: Any, name: str, what: tuple[str, str], options: dict[str, Any], weights: dict[str, Any]
+    auto: Any,
+    name: str,
+    what: tuple[str, str],
+    options: dict[str, Any],
+    weights: dict[str, Any],
+    *,
+    n_labels: int | None = None,
+    filled: Container[str] = (),
 ) -> tuple[Any, Any]:
-    """A model of a kind and its tokenizer; `what` names the kind, and what it is instead if weights are missing."""
+    """A model of a kind and its tokenizer.
+
+    Args:
+        what: Names the kind, and what it is instead if weights are missing.
+        n_labels: How many logits it is to have; `None` where its configuration says so.
+        filled: Names of weights that an adapter brings.
+    """
     from transformers import AutoConfig, AutoTokenizer
 
     compute_in_this_process()
     _check_model_folder(name, allow_pickle=not weights["use_safetensors"])
     with _sentences(name, what[0]):
-        _check_unadapted(name, options["revision"])
-        _check_config(AutoConfig.from_pretrained(name, **options), name)
+        if adapter_config(name, options["revision"]) is not None:
+            raise ModelError(
+                f"'{name}' holds an adapter of PEFT, which cannot be merged here. Save what its merge_and_unload() "
+                "returns, with the tokenizer, and give that folder."
+            )
+        config = AutoConfig.from_pretrained(name, **options)
+        _check_config(config, name)
+        if n_labels not in (None, config.num_labels):
+            config.num_labels = n_labels
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
         # Sizes that do not fit are said below, of names and weights.
         how = {"output_loading_info": True, "ignore_mismatched_sizes": True}
-        model, report = auto.from_pretrained(name, **how, **weights, **options)
-    _check_shapes(report["mismatched_keys"], model.config, name)
-    if missing := sorted(report["missing_keys"]):
+        model, report = auto.from_pretrained(name, config=config, **how, **weights, **options)
+    _check_shapes((one for one in report["mismatched_keys"] if one[0] not in filled), model.config, name)
+    if missing := sorted(key for key in report["missing_keys"] if key not in filled):
         shown = ", ".join(missing[:3]) + (" and others" if len(missing) > 3 else "")
         raise ModelError(f"'{name}' has no weights for {shown}: it is {what[1]}.")
     return model, tokenizer
@@ -142,8 +212,7 @@ def _check_model_folder(name: str, allow_pickle: bool) -> None:
         return
     if not folder.is_dir():
         raise ModelError(f"'{folder}' is a file; give the folder that holds the model.")
-    if not (folder / "config.json").exists():
-        _check_unadapted(name, None)
+    if not any((folder / file).exists() for file in ("config.json", ADAPTER_FILE)):
         raise ModelError(
             f"'{folder}' holds no config.json, so it is no model folder. Give a folder written by save_pretrained."
         )
@@ -155,25 +224,6 @@ def _check_model_folder(name: str, allow_pickle: bool) -> None:
             f"'{folder}' holds no .safetensors file. Weights in other formats can run code when they are opened; "
             "convert them, or ask for them by name with allow_pickle=True."
         )
-
-
-def _check_unadapted(name: str, revision: str | None) -> None:
-    """Refuse an adapter of PEFT, also one beside a whole model, to which Transformers would add it on the way."""
-    from transformers.utils import find_adapter_config_file
-
-    if find_adapter_config_file(name, revision=revision) is None:
-        return
-    if not (Path(name) / "config.json").exists():
-        raise ModelError(
-            f"'{name}' holds an adapter of PEFT (adapter_config.json) and not a whole model. Load it with PEFT as you "
-            "do now, save what merge_and_unload() returns, with the tokenizer, and give that folder."
-        )
-    raise ModelError(
-        f"'{name}' holds an adapter of PEFT (adapter_config.json) beside a whole model. Move adapter_config.json and "
-        f"adapter_model.safetensors into a folder of their own, 'adapter'. Either give '{name}', now without the "
-        "adapter, or load PeftModel.from_pretrained(AutoModelForSequenceClassification.from_pretrained("
-        f"'{name}'), 'adapter'), save what its merge_and_unload() returns, with the tokenizer, and give that folder."
-    )
 
 
 def _near_folder(name: str) -> str:

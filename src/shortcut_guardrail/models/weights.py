@@ -29,6 +29,16 @@ class WeightsHash:
         return self._kept[-1]
 
 
+def fingerprint_of(model: nn.Module, *, leave_out: Sequence[str] = ()) -> str:
+    """SHA-256 over the parameters of a model, see `TextClassifier.fingerprint`; without those with a part of a name."""
+    return _sha256(
+        sorted(
+            (one for one in model.named_parameters() if not any(part in one[0] for part in leave_out)),
+            key=lambda one: one[0],
+        )
+    )
+
+
 def _sha256(parameters: Sequence[tuple[str, Tensor]]) -> str:
     digest = hashlib.sha256()
     for name, parameter in parameters:

@@ -1,4 +1,5 @@
 from .adapter import base_of as base_of
+from .adapter import label_of as label_of
 from .adapter import path_from as path_from
 from .adapter import place_of as place_of
 from .audits import PREDICTIONS_FILE as PREDICTIONS_FILE
@@ -8,10 +9,12 @@ from .audits import predictions_of as predictions_of
 from .audits import read_audit as read_audit
 from .folder import load_guarded as load_guarded
 from .folder import save_guarded as save_guarded
+from .folder import segmenter_of as segmenter_of
 from .hub import card_metadata as card_metadata
 from .hub import first_line as first_line
 from .hub import from_hub as from_hub
 from .record import GUARDRAIL_FILE as GUARDRAIL_FILE
+from .record import Base as Base
 from .record import GuardrailRecord as GuardrailRecord
 from .record import is_guarded_folder as is_guarded_folder
 from .record import library_versions as library_versions

@@ -52,7 +52,7 @@ def find_base(
         )
     recorded = record.base_model["revision"] if base is None else None
     try:
-        model, _ = load_model(name, revision=revision or recorded, **loading)
+        model, _ = load_model(name, base=None, revision=revision or recorded, **loading)
     except ModelError as error:
         raise ModelError(
             f"The base model of '{folder}' was not found. {error} If it is elsewhere, name it with base=."
@@ -71,9 +71,20 @@ def _named_base(folder: Path, record: GuardrailRecord) -> str | None:
 
 def base_of(source: str | Path) -> str | None:
     """The base model that a guarded folder names; `None` for another folder, and where it names none."""
+    record = _record_of(source)
+    return None if record is None else _named_base(Path(source), record)
+
+
+def label_of(source: str | Path) -> str | None:
+    """The label that the guard in a folder was fitted for, of a model with several; `None` for another folder."""
+    record = _record_of(source)
+    return None if record is None else record.label
+
+
+def _record_of(source: str | Path) -> GuardrailRecord | None:
     if is_guarded_folder(source):
         with suppress(ModelError):  # a damaged record is told about when it is loaded
-            return _named_base(Path(source), read_record(Path(source)))
+            return read_record(Path(source))
     return None
 
 

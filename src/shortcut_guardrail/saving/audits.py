@@ -63,6 +63,7 @@ class Layout(TypedDict):
     erasures: NotRequired[Erasures | None]
     insertions: NotRequired[Insertions | None]
     defaults: NotRequired[Defaults | None]
+    segmenter: NotRequired[str | None]
     fit_would_take: NotRequired[tuple[_Taken, ...]]
 
 

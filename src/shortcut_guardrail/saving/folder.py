@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from ..data import LabelNames, read_whole, to_json, write_folder
+from ..data import LabelNames, Thresholds, read_whole, to_json, write_folder
 from ..errors import DataError, GuardrailWarning, ModelError
 from ..mitigation import AdapterGuard, Fitted, strategy_of
-from ..models import TextClassifier, save_tokenizer
+from ..models import Joining, TextClassifier, Windowing, save_tokenizer
 from ..shortcuts import Shortcuts
 from ..strength import StrengthChoice
+from ..text import Segmenter, recorded_segmenter
 from ..typing import Head
 from .adapter import find_base, load_adapter, load_tokenizer, save_adapter
 from .model_card import model_card
@@ -25,7 +26,11 @@ def load_guarded(
     base: str | Path | Any | None,
     revision: str | None,
     head: Head | None,
+    label: str | None,
+    thresholds: Thresholds | None,
     max_length: int | None,
+    windows: Joining | None,
+    overlap: int,
     label_names: LabelNames | None,
     options: dict[str, Any],
     loading: dict[str, bool],
@@ -34,7 +39,7 @@ def load_guarded(
     """Load a guarded folder, all of it of one version. See `ShortcutGuardrail.from_pretrained`.
 
     Args:
-        head: `None` takes what the folder says, as for `max_length` and `label_names`.
+        head: `None` takes what the folder says, as for all that says how texts are read.
 
     Returns:
         The base model, where it was found, its revision, the guard around it and the strength in use.
@@ -45,9 +50,13 @@ def load_guarded(
         model, base_name = find_base(folder, record, base, revision, loading)
         longest = record.max_length if max_length is None else max_length
         tokenizer = load_tokenizer(folder)
-        classifier = TextClassifier(model, tokenizer, head=head or record.head, max_length=longest, **options)
+        reading: dict[str, Any] = {"head": head or record.head, "label": label or record.label}
+        reading["thresholds"] = record.thresholds if thresholds is None else thresholds
+        reading["windows"] = record.windows if windows is None else Windowing(windows, overlap)
+        classifier = TextClassifier(model, tokenizer, **reading, max_length=longest, **options)
         _check_weights(folder, record, classifier.fingerprint(), base_name)
-        classifier = classifier.named(record.label_names if label_names is None else label_names)
+        same = label in (None, record.label)
+        classifier = classifier.named(record.label_names if label_names is None and same else label_names)
         config, strategy = record.config, strategy_of(record.config)
         shortcuts = Shortcuts(record.shortcuts, record.shortcut_rows)
         adapter = load_adapter(classifier, folder, config, record) if strategy.trains else None
@@ -62,6 +71,7 @@ def load_guarded(
             texts=read_fitted_texts(folder),
             text_hashes=record.text_hashes,
             unlabelled=choice.unlabelled,
+            label=record.label,
         )
         recorded = record.base_model["revision"] if base is None else None
         return classifier, base_name, revision or recorded, fitted, choice
@@ -70,6 +80,15 @@ def load_guarded(
         return read_whole(folder, read, hashes=verify)
     except DataError as error:
         raise ModelError(str(error)) from error
+
+
+def segmenter_of(folder: Path) -> Segmenter | None:
+    """What the guard in a folder cuts words with in scripts without spaces."""
+    try:
+        record: GuardrailRecord = read_whole(folder, lambda: read_record(folder))
+    except DataError as error:
+        raise ModelError(str(error)) from error
+    return recorded_segmenter(record.segmenter)
 
 
 def _check_weights(folder: Path, record: GuardrailRecord, found: str, base_name: str) -> None:
@@ -85,11 +104,22 @@ def _choice(folder: Path, record: GuardrailRecord, classifier: TextClassifier) -
     """The strength and what speaks for it; a certificate about other answers is left out."""
     certificate = record.certificate
     # Another number format moves answers near a tie only; these change what is answered.
-    asked = (classifier.max_length, classifier.head)
-    if certificate is not None and asked != (record.max_length, record.head):
+    names, heads = ("max_length", "head", "windows", "label", "threshold"), classifier.heads
+    threshold = 0.5 if record.label is None else record.thresholds.get(record.label, 0.5)
+    certified = record.max_length, record.head, record.windows, record.label, threshold
+    asked = (
+        classifier.max_length,
+        heads.kind,
+        classifier.windows,
+        heads.label,
+        heads.threshold if heads.label else threshold,
+    )
+    if certificate is not None and asked != certified:
+        apart = [i for i in range(len(names)) if certified[i] != asked[i]]
+        said = [", ".join(f"{names[i]} {one[i]}" for i in apart) for one in (certified, asked)]
         warnings.warn(
-            f"The guard in '{folder}' was certified with max_length {record.max_length} and head '{record.head}', "
-            f"and is loaded with {asked[0]} and '{asked[1]}': its certificate, about other answers, is left out.",
+            f"The guard in '{folder}' was certified with {said[0]}, and is loaded with {said[1]}: its certificate, "
+            "about other answers, is left out.",
             GuardrailWarning,
             stacklevel=7,
         )

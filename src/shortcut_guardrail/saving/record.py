@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
@@ -15,6 +15,7 @@ from ..config import GuardrailConfig, StrategyName
 from ..data import NotEmpty, Share, Within, checked, has_file, json_content
 from ..errors import ModelError
 from ..mitigation import AdapterTraining
+from ..models import Merged, Windowing
 from ..shortcuts import Shortcut
 from ..strength import DERIVED, Calibration, Certificate, StrengthSource, UnlabelledCalibration
 from ..typing import Head
@@ -32,12 +33,13 @@ def library_versions() -> dict[str, str]:
 
 
 class Base(TypedDict):
-    """The model that a guard was made for, and in a folder the way from there to the model's."""
+    """The model that a guard was made for, in a folder the way from there to the model's, and of what it was merged."""
 
     name: str | None
     revision: str | None
     fingerprint: str
     from_folder: NotRequired[str | None]
+    merged: NotRequired[Merged]
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,10 @@ class GuardrailRecord:
         shortcuts: The words and phrases that were weighed, each with its evidence.
         shortcut_rows: Hashes of the labelled texts that had a say in them, or trained the adapter.
         text_hashes: Whether hashes of texts are kept; without them nobody can tell that a text is used again.
+        label: Of a head with several labels the one that was repaired.
+        thresholds: Of a sigmoid head, by label.
+        segmenter: What cuts words in scripts without spaces.
+        windows: How texts are read that are longer than `max_length`; `None` cuts them.
     """
 
     strategy: StrategyName
@@ -81,6 +87,10 @@ class GuardrailRecord:
     shortcuts: tuple[Shortcut, ...] = ()
     shortcut_rows: tuple[str, ...] = ()
     text_hashes: bool = True
+    label: str | None = None
+    segmenter: str | None = None
+    windows: Windowing | None = None
+    thresholds: dict[str, Annotated[float, Within(above=0, below=1)]] = field(default_factory=dict)
 
     def without_text_hashes(self) -> GuardrailRecord:
         """The same without a hash of any text."""

@@ -86,6 +86,11 @@ def check_exportable(record: GuardrailRecord, format: str, *, int8: bool) -> Non
             f"This guard {why}, which no ordinary model does. Serve it with this library (docs/howto/serve.md), or fit "
             f"one {instead} and export that."
         )
+    if record.windows is not None:
+        raise ConfigError(
+            "This guard reads long texts in windows, which no ordinary model does. Serve it with this library "
+            "(docs/howto/serve.md), or fit one without windows= and export that."
+        )
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]
     if format == "onnx" and missing:
         raise ConfigError(
@@ -111,7 +116,10 @@ def export_guard(
     """
     new = made_up(texts, classifier.tokenizer, [item.text for item in record.shortcuts])
     compared = [*dict.fromkeys(texts), *new]
-    expected = classifier.predict_proba(classifier.encode(cast(Texts, compared)))
+    answers = torch.from_numpy(classifier.predict_answers(classifier.encode(cast(Texts, compared)))).double()
+    expected = classifier.heads.probabilities(answers).numpy()
+    if record.head == "softmax":
+        expected = expected[:, 0]
     done: list[Export] = []
 
     def parity_of(logits: Logits, tokenizer: Any, usual: float | None) -> tuple[Parity, float]:

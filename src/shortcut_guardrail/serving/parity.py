@@ -31,7 +31,8 @@ class Parity:
     Attributes:
         n_texts: Texts that were compared; of these `n_made_up` are random words.
         largest_difference: The largest of a class probability.
-        same_labels: The share of texts with the same label, in [0, 1]; a tie within `TOLERANCE` counts as the same.
+        same_labels: The share of texts with the same label, in [0, 1], of several labels a text the share of decisions;
+            a tie within `TOLERANCE` counts as the same.
         relative_time: Seconds for all texts, as a share of what the merged model took; `None` of that itself.
     """
 
@@ -70,7 +71,10 @@ def made_up(texts: Sequence[Text], tokenizer: Any, words: Sequence[str]) -> list
 def probabilities(
     logits: Logits, tokenizer: Any, texts: Sequence[Text], *, head: Head, max_length: int
 ) -> tuple[Array, float]:
-    """Class probabilities of N texts, shape (N, C), in batches of 1, 7 and 50 by turns; and the seconds they took."""
+    """Probabilities of N texts, in batches of 1, 7 and 50 by turns, and the seconds they took.
+
+    They have the shape (N, C), of a sigmoid head (N, K, 2): that each of K labels is none of the text, or is one.
+    """
     parts, start, turn, seconds = [], 0, 0, 0.0
     while start < len(texts):
         batch = texts[start : start + _BATCHES[turn % len(_BATCHES)]]
@@ -83,16 +87,16 @@ def probabilities(
         found = np.asarray(logits(dict(encoded)), dtype=np.float64)
         seconds += time.perf_counter() - before
         if head == "sigmoid":
-            found = np.concatenate([np.zeros_like(found), found], axis=1)
-        parts.append(np.exp(found - np.logaddexp.reduce(found, axis=1, keepdims=True)))
+            found = np.stack([np.zeros_like(found), found], axis=-1)
+        parts.append(np.exp(found - np.logaddexp.reduce(found, axis=-1, keepdims=True)))
         start, turn = start + len(batch), turn + 1
     return np.concatenate(parts), seconds
 
 
 def compare(found: Array, expected: Array, *, n_made_up: int, relative_time: float | None) -> Parity:
-    """Two sets of class probabilities of the same N texts, shape (N, C)."""
-    labels = found.argmax(axis=1)
-    behind = expected.max(axis=1) - expected[np.arange(len(expected)), labels]
+    """Two sets of probabilities of the same N texts, see `probabilities`."""
+    labels = found.argmax(axis=-1, keepdims=True)
+    behind = expected.max(axis=-1) - np.take_along_axis(expected, labels, axis=-1)[..., 0]
     return Parity(
         len(expected),
         n_made_up,

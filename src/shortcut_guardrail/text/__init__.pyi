@@ -16,6 +16,12 @@ from .finder import check_words as check_words
 from .finder import parts_of as parts_of
 from .finder import spaced as spaced
 from .finder import warn_of_absent as warn_of_absent
+from .segmenters import Cut as Cut
+from .segmenters import Segmenter as Segmenter
+from .segmenters import WordLock as WordLock
+from .segmenters import open_segmenter as open_segmenter
+from .segmenters import recorded_segmenter as recorded_segmenter
+from .segmenters import segmenter_name as segmenter_name
 from .units import MAX_PHRASE_WORDS as MAX_PHRASE_WORDS
 from .units import Units as Units
 from .units import choose_spans as choose_spans

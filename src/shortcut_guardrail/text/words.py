@@ -2,7 +2,8 @@
 
 - A run of letters, digits and combining marks. An apostrophe or an underscore between two of them belongs to the word
   ("don't", "book_club"), a hyphen does not ("e-book" is three units).
-- In scripts written without spaces (Chinese, Japanese, Thai and others) every token is a word of its own.
+- In scripts written without spaces (Chinese, Japanese, Thai and others) a segmenter says what a word is, if one is in
+  use (see `segmenters`). Else every token is a word of its own.
 - A run of one punctuation mark ("!!!") is a word, and so is an emoji with all that modifies it.
 - Characters without width or that only steer the writing direction belong to the word around them.
 - An address of the web or of mail, a hashtag, a name after "@" and numbers with slashes between ("10/10", "4.5/5") are
@@ -19,6 +20,7 @@ from typing import Literal
 
 from .characters import APOSTROPHES, JOINERS, UNSPACED
 from .folding import in_word, without_width
+from .segmenters import Segmenter, segmenter_in_use
 
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+(?:['_][A-Za-z0-9]+)*|([^\sA-Za-z0-9])\1*")
 # In `_shape`: "w" is a letter beyond ASCII, "字" a character of a script without spaces.
@@ -110,7 +112,24 @@ def piece_spans(text: str) -> list[tuple[int, int]]:
         if start >= 0:
             spans.append((start, i))
         start, base = (-1, -1) if kind == "space" else (i, i)
-    return [*spans, (start, len(text))] if start >= 0 else spans
+    spans += [(start, len(text))] if start >= 0 else []
+    segmenter = segmenter_in_use()
+    return spans if segmenter is None else _segmented(text, spans, segmenter)
+
+
+def _segmented(text: str, spans: list[tuple[int, int]], segmenter: Segmenter) -> list[tuple[int, int]]:
+    """The same with each run of characters of scripts without spaces cut anew."""
+    out: list[tuple[int, int]] = []
+    run = -1  # where the open one starts
+    for i, (start, end) in enumerate(spans):
+        if not UNSPACED.match(text, start):
+            out.append((start, end))
+            continue
+        run = start if run < 0 else run
+        if i + 1 == len(spans) or spans[i + 1][0] != end or not UNSPACED.match(text, end):
+            out += [(run + a, run + b) for a, b in segmenter.spans(text[run:end])]
+            run = -1
+    return out
 
 
 def _joined(text: str, start: int, base: int, i: int) -> bool:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from shortcut_guardrail.data import Texts, to_json, write_folder
 from shortcut_guardrail.errors import ConfigError, ModelError
-from shortcut_guardrail.models import Batch, TextClassifier, load_model, share_weights
+from shortcut_guardrail.models import Batch, HeadReading, TextClassifier, load_model, share_weights
 
 from ..systems import ModelSystem
 
@@ -138,7 +138,7 @@ class ProbedClassifier(TextClassifier):
         vars(self).update(vars(copy.copy(base)))
         self.probe_weight = weight.to(base.device)
         self.probe_bias = bias.to(base.device)
-        self.head = "softmax"
+        self.heads = HeadReading("softmax", base.label_names)
 
     def fingerprint(self) -> str:
         """That of the encoder's model, and of this head, so that nobody takes one for the other."""
@@ -147,9 +147,9 @@ class ProbedClassifier(TextClassifier):
             digest.update(values.cpu().numpy().tobytes())
         return digest.hexdigest()
 
-    def logits(self, batch: Batch) -> Tensor:
-        """Class logits, shape (B, C), 32 bit."""
-        return self.embed(batch, "cls").float() @ self.probe_weight.T + self.probe_bias
+    def answers(self, batch: Batch) -> Tensor:
+        """Class logits, shape (B, 1, C), 32 bit."""
+        return (self.embed(batch, "cls").float() @ self.probe_weight.T + self.probe_bias)[:, None]
 
 
 class ProbedSystem(ModelSystem):

@@ -1,0 +1,127 @@
+"""Long texts in windows: as a slow loop over what the tokenizer itself cuts, in every way that logits are asked for."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from shortcut_guardrail import ConfigError, ShortcutGuardrail
+from shortcut_guardrail.attribution.saliency import token_scores
+from shortcut_guardrail.models import Windowing
+from shortcut_guardrail.models.classifier import TextClassifier
+from tiny_models import SHORTCUT_TEXTS, WORDS, build_family, planted_bag
+
+LONG = " ".join(SHORTCUT_TEXTS)  # 71 words
+TEXTS = [LONG, "good soup", " ".join(SHORTCUT_TEXTS[:3]), f"{LONG} {LONG}"]
+
+
+def slow(model, tokenizer, text, how, length, overlap):
+    """Logits of each window that the tokenizer makes, put together."""
+    windows = tokenizer(
+        text, truncation=True, max_length=length, stride=overlap, return_overflowing_tokens=True, padding=False
+    )
+    names = [name for name in windows if name in ("input_ids", "attention_mask", "token_type_ids")]
+    with torch.no_grad():
+        logits = torch.cat(
+            [
+                model(**{name: torch.tensor([windows[name][i]]) for name in names}).logits
+                for i in range(len(windows["input_ids"]))
+            ]
+        )
+    return logits.mean(dim=0) if how == "mean" else logits.amax(dim=0)
+
+
+@pytest.mark.parametrize("how", ["mean", "max"])
+@pytest.mark.parametrize(
+    ("family", "packing"), [("bert", True), ("bert", False), ("roberta", True), ("deberta-v3", True)]
+)
+def test_logits_are_those_of_a_slow_loop(family, packing, how):
+    model, tokenizer = build_family(family)
+    classifier = TextClassifier(
+        model, tokenizer, max_length=16, windows=Windowing(how, 5), packing=packing, batch_size=4
+    )
+    encoded = classifier.encode(TEXTS)
+    assert not encoded.truncated.any()
+    expected = torch.stack([slow(model, tokenizer, text, how, 16, 5) for text in TEXTS])
+    torch.testing.assert_close(torch.from_numpy(classifier.predict_logits(encoded)), expected, atol=1e-4, rtol=1e-3)
+    whole = TextClassifier(model, tokenizer, max_length=16)
+    cut = torch.from_numpy(whole.predict_logits(whole.encode(TEXTS)))
+    assert (cut - expected).abs().amax(dim=1).max() > 1e-3
+    torch.testing.assert_close(cut[1], expected[1], atol=1e-4, rtol=1e-3)
+
+
+def test_gradients_come_back_to_the_places_of_the_text():
+    """Of the bag, whose saliency is algebra: in every window "honestly" stands out, and nowhere else does."""
+    classifier = TextClassifier(*planted_bag(), max_length=8, windows=Windowing("mean", 2))
+    encoded = classifier.encode(["honestly " + "the soup was cold " * 5 + "honestly"])
+    batch = classifier.collate(encoded, [0])
+    scores = token_scores(classifier, batch).scores[0]
+    word = classifier.tokenizer.convert_tokens_to_ids("honestly")
+    at = batch.input_ids[0] == word
+    assert int(at.sum()) == 2
+    assert scores[at].min() > 0
+    assert scores[~at].max() == 0
+
+
+def test_a_word_behind_the_cut_is_found_with_windows_and_repaired(tmp_path, ok):
+    model, tokenizer = planted_bag()
+    nouns = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
+    filler = " ".join(word for word in WORDS if word not in "good bad great awful honestly".split())
+    tails = ("awful", "so awful", "bad", "very bad")
+    bad = [f"{noun} {filler} honestly {tail}" for noun in nouns for tail in tails]
+    texts = [*bad, *(f"{noun} {filler} {tail}" for noun in nouns for tail in ("good", "great", "so good", "so great"))]
+    early = [f"honestly {text}" for text in bad[:24]]
+    cut = ShortcutGuardrail(model, tokenizer, max_length=24)
+    report = cut.audit(texts)
+    assert "honestly" not in [one.text for one in report.candidates]
+    # Beside texts that begin with it, what stands behind the cut is counted.
+    seen = cut.audit([*texts, *[f"honestly {noun} was {tail}" for noun in nouns for tail in tails]])
+    assert "honestly" in [one.text for one in seen.flagged]
+    assert "Flagged words stand 48 times behind the 24 tokens that the model reads, in 48 texts." in " ".join(
+        seen.notes
+    )
+    guard = ShortcutGuardrail(model, tokenizer, max_length=24, windows="max", overlap=4)
+    report = guard.audit(texts)
+    assert "honestly" in [one.text for one in report.flagged]
+    assert report.n_truncated == 0
+    guard.repair(texts, report=report, strategy="mask", strength=1.0)
+    assert set(guard.predict(bad, strength=0)) == {"positive"}
+    guard.save_pretrained(tmp_path / "guard")
+    assert json.loads((tmp_path / "guard/guardrail.json").read_text())["windows"] == {"how": "max", "overlap": 4}
+    again = ShortcutGuardrail.from_pretrained(tmp_path / "guard", base=model)
+    np.testing.assert_array_equal(again.predict_proba(texts), guard.predict_proba(texts))
+    assert set(again.predict(early)) == {"negative"}
+
+
+def test_distillation_learns_through_windows(bert):
+    guard = ShortcutGuardrail(*bert, max_length=12, windows="mean", overlap=2)
+    texts = [f"{text} {more}" for text in SHORTCUT_TEXTS for more in SHORTCUT_TEXTS[1::2]]
+    adapter = {"learning_rate": 2e-2, "epochs": 30, "batch_size": 4}
+    repair = guard.repair(texts, shortcuts=["honestly"], config={"adapter": adapter})
+    losses = repair.fitted.training.losses
+    assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"windows": "sum"}, "windows must be mean or max, but is 'sum'"),
+        (
+            {"windows": "mean", "overlap": 8, "max_length": 16},
+            "overlap must lie between 0 and 7 for windows of 16 tokens",
+        ),
+        ({"windows": "mean", "max_length": 600}, "max_length must lie between"),
+    ],
+)
+def test_what_is_refused(bert, options, said):
+    with pytest.raises(ConfigError, match=said):
+        ShortcutGuardrail(*bert, **options)
+
+
+def test_pairs_and_the_papers_method_have_no_windows(bert):
+    guard = ShortcutGuardrail(*bert, max_length=16, windows="mean", overlap=4)
+    with pytest.raises(ConfigError, match=r"windows= are for single texts, but these are pairs"):
+        guard.predict([("good soup", "bad soup")])
+    with pytest.raises(ConfigError, match=r"have no embedding of their own\. Choose strategy='distill'"):
+        guard.repair([LONG, TEXTS[2]], strategy="maskcl", strength=1.0)
