@@ -90,7 +90,6 @@ from .shortcuts import Shortcuts
 from .strength import Calibration, Certificate, StrengthChoice, UnlabelledCalibration, texts_to_label
 from .text import (
     Cut,
-    Segmenter,
     WordFinder,
     WordLock,
     check_words,
@@ -164,7 +163,7 @@ class ShortcutGuardrail(Shown):
         precision: Precision = "float32",
         packing: bool = True,
         label_names: LabelNames | None = None,
-        segmenter: str | Cut | Segmenter | None = None,
+        segmenter: str | Cut | None = None,
     ) -> None:
         self._base = TextClassifier(
             model,
@@ -205,7 +204,7 @@ class ShortcutGuardrail(Shown):
         precision: Precision = "float32",
         packing: bool = True,
         label_names: LabelNames | None = None,
-        segmenter: str | Cut | Segmenter | None = None,
+        segmenter: str | Cut | None = None,
         allow_pickle: bool = False,
         trust_remote_code: bool = False,
         verify: bool = False,

@@ -70,6 +70,10 @@ class Segmenter:
         self.name, self._cut = name, cut
         self.spans = lru_cache(_REMEMBERED)(self._spans)
 
+    def __call__(self, run: str) -> Sequence[tuple[int, int]]:
+        """The words of a run, as spans."""
+        return self.spans(run)
+
     def _spans(self, run: str) -> tuple[tuple[int, int], ...]:
         """The words of a run as spans, without gaps: characters that are in no word are words of their own.
 
