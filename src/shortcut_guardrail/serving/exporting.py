@@ -118,8 +118,7 @@ def export_guard(
     compared = [*dict.fromkeys(texts), *new]
     answers = torch.from_numpy(classifier.predict_answers(classifier.encode(cast(Texts, compared)))).double()
     expected = classifier.heads.probabilities(answers).numpy()
-    if record.head == "softmax":
-        expected = expected[:, 0]
+    expected = expected[:, 0] if record.head == "softmax" else expected
     done: list[Export] = []
 
     def parity_of(logits: Logits, tokenizer: Any, usual: float | None) -> tuple[Parity, float]:
