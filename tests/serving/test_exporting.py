@@ -15,7 +15,7 @@ import torch
 from transformers import AutoTokenizer
 
 from made_guards import TEXTS
-from shortcut_guardrail import ConfigError, GuardrailError, RunError, ShortcutGuardrail
+from shortcut_guardrail import ConfigError, GuardrailError, ModelError, RunError, ShortcutGuardrail
 from shortcut_guardrail.serving import exporting, parity
 from tiny_models import tiny_bert
 
@@ -153,6 +153,16 @@ def test_what_predicts_otherwise_is_not_written(guard, tmp_path, monkeypatch, wh
 def test_refused(guard, tmp_path, options, sentence):
     with pytest.raises(GuardrailError, match=sentence):
         guard.export(tmp_path / "served", **options)
+    assert not (tmp_path / "served").exists()
+
+
+def test_a_model_that_cannot_be_quantised_is_a_sentence(guard, tmp_path, monkeypatch):
+    def fails(*_, **__):
+        raise ValueError("[ShapeInferenceError] Inferred shape and existing shape differ")
+
+    monkeypatch.setattr("onnxruntime.quantization.quantize_dynamic", fails)
+    with pytest.raises(ModelError, match=r"cannot quantise this model: \[ShapeInferenceError\].*Export without int8"):
+        guard.export(tmp_path / "served", format="onnx", int8=True)
     assert not (tmp_path / "served").exists()
 
 

@@ -27,7 +27,7 @@ from ..data import Texts, to_json, write_folder
 from ..display import template
 from ..errors import ConfigError, ModelError
 from ..models import TextClassifier, load_model, quiet_transformers, save_tokenizer
-from ..saving import GuardrailRecord, card_metadata, library_versions
+from ..saving import GuardrailRecord, card_metadata, first_line, library_versions
 from ..typing import Array, Text
 from .parity import Logits, Parity, check, compare, made_up, probabilities
 
@@ -212,7 +212,13 @@ def _quantise(target: Path) -> None:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     with _errors_only(None):  # ONNX Runtime warns of a step that dynamic quantisation does not need
-        quantize_dynamic(target / ONNX_FILE, target / INT8_FILE, weight_type=QuantType.QInt8)
+        try:
+            quantize_dynamic(target / ONNX_FILE, target / INT8_FILE, weight_type=QuantType.QInt8)
+        except Exception as error:  # seen: shapes that an older PyTorch wrote and onnx infers otherwise
+            raise ModelError(
+                f"ONNX Runtime cannot quantise this model: {first_line(error)}. Export without int8, or with newer "
+                "versions of torch, onnx and onnxruntime."
+            ) from error
 
 
 @contextmanager
