@@ -28,6 +28,8 @@ from .errors import NothingToRepairError as NothingToRepairError
 from .errors import RunError as RunError
 from .evaluation import Evaluation as Evaluation
 from .guardrail import ShortcutGuardrail as ShortcutGuardrail
+from .history import History as History
+from .history import read_history as read_history
 from .mitigation import FitReport as FitReport
 from .mitigation import Repair as Repair
 from .models import TextClassifier as TextClassifier

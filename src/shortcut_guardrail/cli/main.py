@@ -9,7 +9,22 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from . import audit, benchmark, certify, compare, demo, evaluate, export, fit, flips, judge, predict, report, review
+from . import (
+    audit,
+    benchmark,
+    certify,
+    compare,
+    demo,
+    evaluate,
+    export,
+    fit,
+    flips,
+    history,
+    judge,
+    predict,
+    report,
+    review,
+)
 from .running import exit_with, run
 
 app = typer.Typer(
@@ -36,7 +51,7 @@ def _root(
 
 
 _COMMANDS = {
-    "Find": (demo.demo, audit.audit, report.report, compare.compare),
+    "Find": (demo.demo, audit.audit, report.report, compare.compare, history.history),
     "Decide": (review.review, flips.flips, judge.judge),
     "Repair": (fit.fit, predict.predict),
     "Prove": (evaluate.evaluate, certify.to_label, certify.certify),

@@ -14,11 +14,11 @@ _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _JSON_LINES = (".jsonl", ".ndjson")
 
 
-def check_suffix(out: Path) -> None:
+def check_suffix(out: Path, option: str = "--out") -> None:
     """Refuse a file whose suffix names no format."""
 
     if out.suffix.lower() not in (*_DELIMITERS, *_JSON_LINES):
-        raise ConfigError(f"--out must end in .csv, .tsv or .jsonl, but is '{out}'.")
+        raise ConfigError(f"{option} must end in .csv, .tsv or .jsonl, but is '{out}'.")
 
 
 def rendered(rows: list[dict[str, Any]], suffix: str) -> str:

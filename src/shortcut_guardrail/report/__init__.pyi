@@ -2,6 +2,7 @@ from .decisions import print_costs as print_costs
 from .decisions import print_decided as print_decided
 from .decisions import print_decisions as print_decisions
 from .decisions import print_questions as print_questions
+from .history import render_history as render_history
 from .html import render_audit as render_audit
 from .html import render_comparison as render_comparison
 from .html import render_review as render_review

@@ -102,7 +102,7 @@ def render_comparison(
         version=version("shortcut-guardrail"),
         deck=deck,
         axis=AXIS,
-        **_own_files("report", *(["review"] if deck else [])),
+        **own_files("report", *(["review"] if deck else [])),
     )
     return page.lstrip()
 
@@ -113,7 +113,7 @@ def render_review() -> tuple[str, str]:
     Returns:
         The page, and its content security policy.
     """
-    own = _own_files("review")
+    own = own_files("review")
     policy = (
         f"default-src 'none'; style-src '{own['style_hash']}'; script-src '{own['script_hash']}'; connect-src 'self'; "
         "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -132,19 +132,17 @@ def _deck(audit: Document) -> Document | None:
 _FILES = {"report": (__package__, "page"), "review": (f"{__package__.rpartition('.')[0]}.review", "review")}
 
 
-def _own_files(*rooms: str) -> dict[str, str]:
+def own_files(*rooms: str, script: bool = True) -> dict[str, str]:
     """Our own scripts, and styles, those of reports first. Nothing in them comes from data, and the policy of the page
     lets nothing else run."""
     from markupsafe import Markup
 
     style = "\n".join(_asset(room, "css") for room in dict.fromkeys(("report", *rooms)))
-    script = "\n".join(_asset(room, "js") for room in rooms)
-    return {
-        "style": Markup(style),
-        "script": Markup(script),
-        "style_hash": _hash(style),
-        "script_hash": _hash(script),
-    }
+    own = {"style": Markup(style), "style_hash": _hash(style)}
+    if not script:
+        return own
+    code = "\n".join(_asset(room, "js") for room in rooms)
+    return {**own, "script": Markup(code), "script_hash": _hash(code)}
 
 
 def _asset(room: str, kind: str) -> str:

@@ -9,6 +9,7 @@ from .brunner_munzel import relative_effect as relative_effect
 from .evidence import THRESHOLD as THRESHOLD
 from .evidence import e_bh as e_bh
 from .evidence import paired_e_value as paired_e_value
+from .exact import binned_mean_interval as binned_mean_interval
 from .exact import exact_interval as exact_interval
 from .exact import mcnemar_greater as mcnemar_greater
 from .exact import mean_interval as mean_interval
@@ -17,6 +18,7 @@ from .fdr import levels_needed as levels_needed
 from .fdr import q_values as q_values
 from .paired import holm as holm
 from .paired import sign_flip_test as sign_flip_test
+from .rises import rise_evidence as rise_evidence
 from .second_opinion import Bound as Bound
 from .second_opinion import agreement_bound as agreement_bound
 from .second_opinion import agreement_share as agreement_share

@@ -1,6 +1,7 @@
 """Intervals of shares (exact) and of means, and exact tests of paired answers."""
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 from ..typing import Array
@@ -35,6 +36,26 @@ def mean_interval(values: Array) -> tuple[float, float]:
 
     mean = float(values.mean())
     half = float(t.ppf(0.975, n - 1) * values.std(ddof=1) / math.sqrt(n))
+    return (max(0.0, mean - half), min(1.0, mean + half))
+
+
+def binned_mean_interval(mean: float, counts: Sequence[int], n: int) -> tuple[float, float]:
+    """The same for values in [0, 1] of which only a histogram of equal bins is known; wider by half a bin's deviation.
+
+    (0, 1) for fewer than two.
+
+    Args:
+        n: How many of them are independent, where repeats are counted too.
+    """
+    total, bins = sum(counts), len(counts)
+    if n < 2 or not total:
+        return (0.0, 1.0)
+    from scipy.stats import t
+
+    places = [(i + 0.5) / bins for i in range(bins)]
+    centre = sum(count * place for count, place in zip(counts, places, strict=True)) / total
+    squares = sum(count * (place - centre) ** 2 for count, place in zip(counts, places, strict=True)) / total
+    half = float(t.ppf(0.975, n - 1)) * (math.sqrt(squares * n / (n - 1)) + 0.5 / bins) / math.sqrt(n)
     return (max(0.0, mean - half), min(1.0, mean + half))
 
 

@@ -1,0 +1,232 @@
+"""Audits over weeks: what is shown of them, what raises an alarm, and sentences for what cannot be compared."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import audits as made
+from audits import HOSTILE, candidate, card
+from shortcut_guardrail.errors import ConfigError, DataError
+from shortcut_guardrail.history import History, Rate, read_history
+from shortcut_guardrail.report.history import chart, render_history
+from shortcut_guardrail.stats.mean import binned_mean_interval, mean_interval
+from shortcut_guardrail.stats.rises import rise_evidence
+
+N = 1_000
+QUIET, RISEN = (10, 11, 9, 10, 10, 12), (40, 42, 45)
+"""Texts of 1,000 whose prediction depends on the word."""
+
+
+def word(changes: int, text: str = "honestly", **values: Any):
+    counts = {"n_distinct": 2 * changes, "n_present": 3 * changes, "flip_rate": 0.5}
+    return candidate(text, **{"flagged": True, **counts, **values})
+
+
+@pytest.fixture
+def weeks(tmp_path):
+    """Writes audits, a folder each, and gives their folders; each is of other texts."""
+
+    def write(*reports, names: Any = None) -> list[Path]:
+        folders = []
+        for i, report in enumerate(reports):
+            folder = tmp_path / (names[i] if names else f"2026-01-{i + 1:02d}")
+            folder.mkdir()
+            report = replace(report, data=report.data or f"texts {i}")
+            (folder / "audit.json").write_text(json.dumps(report.to_dict()), encoding="utf-8")
+            folders.append(folder)
+        return folders
+
+    return write
+
+
+def audit(*candidates: Any, **values: Any):
+    return made.audit(*candidates, **{"n": N, "n_distinct": N, "model": "a" * 64, **values})
+
+
+def risen(weeks) -> list[Path]:
+    return weeks(*(audit(word(k), word(9, "soup")) for k in (*QUIET, *RISEN)))
+
+
+# Evidence
+
+
+def test_evidence_for_a_rise_is_for_a_rise_alone():
+    assert rise_evidence((5, 5, 30, 30), (500,) * 4)[-1] > 1e6
+    assert max(rise_evidence((30, 30, 5, 5), (500,) * 4)) <= 1
+    assert max(rise_evidence((0, 0, 0), (500,) * 3)) <= 1
+    assert rise_evidence((0, 500), (0, 500)) == [1, 1]  # with nothing before it, nothing has risen
+    assert rise_evidence((5, 30, 30), (500,) * 3, first=2)[:2] == [1, 1]
+    assert rise_evidence((0, 10**6), (10**6,) * 2)[-1] < float("inf")
+
+
+def test_evidence_reaches_twenty_once_in_twenty_histories_at_most():
+    rng = np.random.default_rng(0)
+    counts = rng.binomial(2_000, 0.02, size=(300, 26))
+    over = sum(max(rise_evidence(of, [2_000] * 26)) >= 20 for of in counts)
+    assert over <= 300 / 20
+    # Of single weeks' tests at the same level most histories have one.
+    over = sum(max(rise_evidence((*of[:1], k), (2_000,) * 2)[-1] for k in of[1:]) >= 20 for of in counts)
+    assert over > 300 / 20
+
+
+def test_the_interval_of_a_histogram_holds_that_of_its_values():
+    values = np.random.default_rng(0).beta(1, 5, size=300)
+    counts = np.histogram(values, bins=20, range=(0, 1))[0]
+    (low, high), (wide_low, wide_high) = mean_interval(values), binned_mean_interval(values.mean(), counts, 300)
+    assert wide_low < low < high < wide_high < high + 0.01
+    assert np.isnan(binned_mean_interval(0.5, (0, 0), 10)).all()
+
+
+# Histories
+
+
+def test_a_rise_is_an_alarm_and_what_stays_is_none(weeks):
+    found = read_history(risen(weeks))
+    first, second = found.trends
+    assert (first.words, first.known, first.alarm, second.alarm) == (("honestly",), 0, 6, None)
+    assert found.alarms == (first,)
+    assert not found.new_alarms
+    assert first.level == second.level == 0.05 / 2 / 2
+    assert first.seen[6].affected == Rate(40, N)
+    assert first.seen[6].exposure == Rate(120, N)
+    assert first.seen[6].flip_rate == Rate(40, 80)
+    assert found.said(first) == (
+        "More predictions depend on 'honestly' since 2026-01-07: 4.0% of the texts, and 1.0% before."
+    )
+    assert "alarms         honestly" in repr(found)
+    assert max(map(len, repr(found).splitlines())) <= 80
+    assert read_history(risen_until(found, 7)).new_alarms == (read_history(risen_until(found, 7)).trends[0],)
+
+
+def risen_until(history: History, n: int) -> list[str]:
+    return [one.name for one in history.audits[:n]]
+
+
+def test_a_word_is_watched_from_the_audit_after_the_one_that_made_it_known(weeks):
+    unlisted = audit(word(9, "soup"))
+    folders = weeks(*[unlisted] * 3, audit(word(9, "soup"), word(60)), audit(word(9, "soup"), word(60)))
+    found = read_history(folders)
+    trend = next(one for one in found.trends if one.words == ("honestly",))
+    assert (trend.known, trend.alarm) == (3, 4)
+    assert trend.level == pytest.approx(0.05 * 0.5 / (4 * 3))
+    assert [one.affected.count for one in trend.seen] == [0, 0, 0, 60, 60]
+    assert trend.seen[0].exposure is None
+    assert [audit.new_words for audit in found.audits] == [(), (), (), ("honestly",), ()]
+    named = next(one for one in read_history(folders, words=["Honestly "]).trends if one.words == ("honestly",))
+    assert (named.known, named.alarm) == (0, 3)
+    # Of a list that was cut nobody knows whether it is important in no text.
+    cut = weeks(*[replace(unlisted, n_candidates=2_000)] * 2, audit(word(60)), names=("a", "b", "c"))
+    trend = next(one for one in read_history(cut).trends if one.words == ("honestly",))
+    assert [one.affected for one in trend.seen] == [None, None, Rate(60, N)]
+    assert trend.alarm is None
+
+
+def test_models_decisions_and_groups_are_marked(weeks):
+    groups = [("honestly", "frankly"), ("honestly", "frankly", "truly"), ("soup", "stew")]
+    reports = [audit(word(9), cards=(card(*words, status="flagged", texts=12),)) for words in groups]
+    folders = weeks(*reports[:2], replace(reports[2], model="b" * 64))
+    decided = {"words": ["honestly"], "decision": "neutralise"}
+    (folders[1] / "decisions.json").write_text(json.dumps({"cards": [decided]}))
+    found = read_history(folders)
+    assert [one.new_model for one in found.audits] == [False, False, True]
+    assert "of 2 models" in " ".join(found.notes)
+    by_words = {one.words: one for one in found.trends}
+    assert set(by_words) == {("honestly",), *groups[1:]}
+    assert [one.affected for one in by_words[groups[1]].seen] == [Rate(8, N), Rate(8, N), None]
+    assert [one.decision for one in by_words["honestly",].seen] == ["", "neutralise", ""]
+    (folders[1] / "decisions.json").write_text(json.dumps({"audit": "another", "cards": [decided]}))
+    found = read_history(folders)
+    assert "is about another audit than the one beside it" in found.notes[0]
+    assert not any(one.decision for trend in found.trends for one in trend.seen)
+
+
+@pytest.mark.parametrize(
+    ("names", "order", "note"),
+    [
+        (("2026-02-01", "20260108", "x-2026-01-15"), (1, 2, 0), "were not given in the order of the dates"),
+        (("2026-01-01", "b", "a"), (0, 1, 2), "b' has no date (2026-01-31), so the audits stand in the order given."),
+        (("c", "2026-13-01", "a"), (0, 1, 2), "No path of an audit has a date"),
+        (("2026-01-01", "2026-01-01b", "2026-01-02"), (0, 1, 2), "have one date, 2026-01-01, and stand in the order"),
+    ],
+)
+def test_the_order_is_that_of_dates_or_said(weeks, names, order, note, monkeypatch, tmp_path):
+    weeks(*[audit(word(9))] * 3, names=names)
+    monkeypatch.chdir(tmp_path)
+    found = read_history(names)
+    assert [one.name for one in found.audits] == [names[i] for i in order]
+    assert note in " ".join(found.notes)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"unit": "word"}, "cannot be compared: their units differ (token and word)"),
+        ({"top_k": 5}, "their important words a text differ (10 and 5)"),
+        ({"label_names": ("negative", "neutral")}, "their classes differ"),
+        ({"data": "texts 0"}, "are of the same model and the same texts. Give one of them."),
+    ],
+)
+def test_audits_that_cannot_be_compared_are_refused(weeks, change, sentence):
+    with pytest.raises(DataError, match=re.escape(sentence)):
+        read_history(weeks(audit(word(9)), audit(word(9), **change)))
+
+
+def test_what_is_no_history_is_a_sentence(weeks, tmp_path, refused):
+    (folder,) = weeks(audit(word(9)))
+    assert "A history needs two audits or more, but 1 was given." in refused("history", folder)
+    assert "is no folder that `audit` wrote: it has no audit.json." in refused("history", folder, tmp_path)
+    (tmp_path / "x.json").write_text("{}")
+    assert "is no result of this program" in refused("history", folder, tmp_path / "x.json")
+    assert "--csv must end in .csv" in refused("history", folder, "--csv", "x.xls")
+    with pytest.raises(ConfigError, match="false_alarms must lie between 0 and 1, but is 5"):
+        read_history([folder, folder], false_alarms=5)
+    note = weeks(audit(word(9), fdr=0.1), names=["2026-01-02"])
+    assert "The false-discovery rates of the audits differ" in read_history([folder, *note]).notes[0]
+
+
+# Pages and tables
+
+
+def test_the_command_writes_page_rows_and_status(cli, weeks, tmp_path):
+    folders, page, rows = risen(weeks), tmp_path / "t.html", tmp_path / "t.csv"
+    status, out, err = cli("history", *folders[:7], "--out", page, "--csv", rows, "--fail-on-alarm")
+    assert status == 1
+    assert err.startswith("failed: More predictions depend on 'honestly' since 2026-01-07")
+    assert max(map(len, (line for line in out.splitlines() if str(tmp_path) not in line))) <= 80
+    found = list(csv.DictReader(rows.open(encoding="utf-8")))
+    assert len(found) == 7 * 3
+    last = found[-2]
+    assert (last["date"], last["kind"], last["name"], last["alarm"]) == ("2026-01-07", "word", "honestly", "1")
+    assert float(last["affected_low"]) < float(last["affected"]) == 0.04 < float(last["affected_high"])
+    assert "alarm since 2026-01-07" in page.read_text(encoding="utf-8")
+    status, out, _ = cli("history", *folders, "--fail-on-alarm", "--json", "-")
+    assert status == 0  # an old alarm stops nothing
+    document = json.loads(out)
+    assert [(one["word"], one["audit"]) for one in document["alarms"]] == [("honestly", 6)]
+    assert document["rows"][0]["evidence"] is None
+
+
+def test_nothing_of_a_page_is_run(weeks):
+    hostile = [word(9, text) for text in HOSTILE]
+    groups = (card(*HOSTILE, status="flagged", texts=12, pulls_to=HOSTILE[0]),)
+    page = render_history(read_history(weeks(*[audit(*hostile, cards=groups)] * 2)))
+    assert "<script" not in page
+    assert "<img" not in page
+    assert "&lt;script&gt;" in page
+    assert "http" not in re.sub(r"http-equiv|http://evil\.example", "", page)
+
+
+def test_places_of_a_chart():
+    drawn = chart([(0.1, 0.05, 0.2), None, (0.2, 0.1, 0.2), (0.0, 0.0, float("nan"))], [2], alarm=2)
+    assert [tick for _, tick in drawn["ticks"]] == ["0%", "10%", "20%"]
+    assert len(drawn["lines"]) == 1  # of the two beside each other
+    assert [mark["alarm"] for mark in drawn["marks"]] == [False, True, True]
+    assert drawn["marks"][1]["y"] == 12
