@@ -16,8 +16,8 @@ BENCH = Path(__file__).parents[1] / "bench" / "src" / "shortcut_bench"
 
 # Top floor first; a room imports from rooms below it.
 FLOORS = (
-    "cli demo report review guardrail serving history saving mitigation shortcuts decisions evaluation audit cards strength "
-    "attribution classifiers display text models config data metrics stats threads typing errors"
+    "cli demo report review guardrail serving history saving mitigation shortcuts decisions evaluation audit cards "
+    "strength attribution classifiers display text models config data metrics stats threads typing errors"
 ).split()
 ROOMS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
@@ -10,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from .data import check_whole, counted, enumerated
+from .data import counted, enumerated
 from .decisions import AUDIT_FILE, AuditedCards, Decisions
 from .display import Shown, Summary, number, percent, some
 from .errors import ConfigError, DataError
@@ -148,33 +149,23 @@ class History(Shown):
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """A row for each audit and word or group, and one for each audit alone, for tables and dashboards."""
-        empty = {
-            f"{rate}{end}": None for rate in ("exposure", "flip_rate", "affected") for end in ("", "_low", "_high")
-        }
         for i, audit in enumerate(self.audits):
             head = {"audit": audit.name, "date": audit.date, "model": audit.model, "texts": audit.n_distinct}
             low, high = audit.mstps_interval
-            said: dict[str, Any] = {"kind": "audit", "name": "", "pulls_to": "", "status": "", "decision": ""}
             mstps = {"mstps": audit.mstps, "mstps_low": low, "mstps_high": high}
-            yield head | said | empty | mstps | {"evidence": None, "alarm": int(any(t.alarm == i for t in self.trends))}
+            alone = {"kind": "audit", **_row(Trend((), "", False, 0, ()), Seen()), **mstps}
+            yield head | alone | {"evidence": None, "alarm": int(any(trend.alarm == i for trend in self.trends))}
             for trend in self.trends:
-                seen = trend.seen[i]
-                said = {"kind": "group" if trend.is_group else "word", "name": ", ".join(trend.words)}
-                said |= {"pulls_to": trend.pulls_to or "", "status": seen.status, "decision": seen.decision}
-                rates: dict[str, Any] = dict(empty)
-                for key in ("exposure", "flip_rate", "affected"):
-                    if (rate := getattr(seen, key)) is not None and rate.n:
-                        rates |= {key: rate.value, f"{key}_low": rate.interval[0], f"{key}_high": rate.interval[1]}
-                end = {"evidence": seen.evidence, "alarm": int(trend.alarm is not None and i >= trend.alarm)}
-                yield head | said | rates | dict.fromkeys(mstps) | end
+                of_it = {"kind": "group" if trend.is_group else "word", **_row(trend, trend.seen[i])}
+                alarm = int(trend.alarm is not None and i >= trend.alarm)
+                yield head | of_it | dict.fromkeys(mstps) | {"evidence": trend.seen[i].evidence, "alarm": alarm}
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready dictionary; what is undefined is `None`."""
+        """A JSON-ready dictionary."""
         alarms = [{"word": one.words[0], "audit": one.alarm, "said": self.said(one)} for one in self.alarms]
         audits = [asdict(audit) for audit in self.audits]
-        found = {"audits": audits, "alarms": alarms, "notes": list(self.notes), "rows": list(self.rows())}
-        plain: dict[str, Any] = _defined({"false_alarms": self.false_alarms, **found})
-        return plain
+        head = {"false_alarms": self.false_alarms, "notes": list(self.notes)}
+        return {**head, "audits": audits, "alarms": alarms, "rows": list(self.rows())}
 
     def _summary(self) -> Summary:
         first, last = self.audits[0], self.audits[-1]
@@ -195,7 +186,7 @@ class History(Shown):
                     trend.words[0],
                     self.label(trend.known),
                     *(percent(one.affected.value) if one.affected else "-" for one in (trend.seen[0], trend.seen[-1])),
-                    trend.seen[-1].affected.interval if trend.seen[-1].affected else None,
+                    " to ".join(map(percent, trend.seen[-1].affected.interval)) if trend.seen[-1].affected else "-",
                     "" if trend.alarm is None else self.label(trend.alarm),
                 )
                 for trend in shown
@@ -209,12 +200,15 @@ class History(Shown):
         )
 
 
-def _defined(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _defined(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_defined(inner) for inner in value]
-    return None if isinstance(value, float) and value != value else value
+def _row(trend: Trend, seen: Seen) -> dict[str, Any]:
+    """What a row says of a word or group, but for its evidence."""
+    row: dict[str, Any] = {"name": ", ".join(trend.words), "pulls_to": trend.pulls_to or ""}
+    row |= {"status": seen.status, "decision": seen.decision}
+    for key in ("exposure", "flip_rate", "affected"):
+        rate = getattr(seen, key)
+        values = (rate.value, *rate.interval) if rate is not None and rate.n else (None,) * 3
+        row |= zip((key, f"{key}_low", f"{key}_high"), values, strict=True)
+    return row
 
 
 @dataclass(frozen=True)
@@ -273,7 +267,7 @@ def read_history(audits: Sequence[str | Path], *, words: Iterable[str] = (), fal
     notes += [note for one in read for note in one.notes] + _check_alike(read)
     named = {_plain(word) for word in words}
     known = _known(read, named)
-    levels = {i: false_alarms * _part(i + 1) / n for i, n in _counts(known.values()).items()}
+    levels = {i: false_alarms / (2 * max(1, i * (i + 1)) * n) for i, n in Counter(known.values()).items()}
     every = [one.words for one in read]
     trends = [_word_trend(word, since, levels[since], read, every) for word, since in known.items()]
     shown = sorted([*trends, *_group_trends(read)], key=_standing)
@@ -293,9 +287,10 @@ def _read(path: Path) -> _Read:
     if not file.is_file():
         raise DataError(f"'{path}' is no folder that `audit` wrote: it has no {AUDIT_FILE}.")
     document = read_audit(file)
-    check_whole(file.parent, only=file.name)
     given = str(path.parent if path.name == AUDIT_FILE else path)
-    beside, decided, notes = file.with_name("decisions.json"), {}, ()
+    beside = file.with_name("decisions.json")
+    decided: dict[str, str] = {}
+    notes: tuple[str, ...] = ()
     if beside.is_file():
         decisions = Decisions.from_file(beside)
         if decisions.audit in (None, AuditedCards.from_dict(document, source=f"'{file}'").id):
@@ -334,7 +329,9 @@ def _ordered(read: list[_Read]) -> tuple[list[_Read], list[str]]:
 
 def _check_alike(read: Sequence[_Read]) -> list[str]:
     """Refuse audits whose numbers cannot be compared, and say what may change them."""
-    first, notes, by_content = read[0], [], {}
+    first = read[0]
+    notes: list[str] = []
+    by_content: dict[tuple[str, str], str] = {}
     for one in read:
         for key, what in (("unit", "units"), ("top_k", "important words a text"), ("label_names", "classes")):
             old, new = (sorted(x) if isinstance(x, list) else x for x in (first.document[key], one.document[key]))
@@ -370,16 +367,6 @@ def _known(read: Sequence[_Read], named: Iterable[str]) -> dict[str, int]:
         for word in [*(_plain(c["text"]) for c in one.document["candidates"] if _is_found(c)), *one.decided]:
             known.setdefault(word, i)
     return known
-
-
-def _counts(values: Iterable[int]) -> dict[int, int]:
-    listed = list(values)
-    return {value: listed.count(value) for value in set(listed)}
-
-
-def _part(t: int) -> float:
-    """Of the t-th audit, from 1; the parts of all audits together are 1."""
-    return 0.5 if t == 1 else 0.5 / (t * (t - 1))
 
 
 def _word_trend(
@@ -443,7 +430,7 @@ def _standing(trend: Trend) -> tuple[Any, ...]:
 def _audits_seen(read: Sequence[_Read], known: Mapping[str, int], named: Iterable[str]) -> Iterator[AuditSeen]:
     for i, one in enumerate(read):
         document = one.document
-        interval = binned_mean_interval(document["mstps"], document["sensitivity_histogram"], document["n_distinct"])
+        histogram = document["sensitivity_histogram"]
         found = [_plain(c["text"]) for c in document["candidates"] if _is_found(c)]
         yield AuditSeen(
             name=one.name,
@@ -451,7 +438,7 @@ def _audits_seen(read: Sequence[_Read], known: Mapping[str, int], named: Iterabl
             n=document["n"],
             n_distinct=document["n_distinct"],
             mstps=document["mstps"],
-            mstps_interval=interval,
+            mstps_interval=binned_mean_interval(document["mstps"], histogram, document["n_distinct"]),
             model=document["model"],
             new_model=i > 0 and document["model"] != read[i - 1].document["model"],
             new_words=tuple(word for word in dict.fromkeys(found) if i and known[word] == i and word not in named),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 
+import numpy as np
 import pytest
 
 from shortcut_guardrail.audit.conditions import (
     Condition,
+    Estimate,
     Metric,
     check_conditions,
     check_limits,
@@ -19,6 +21,7 @@ from shortcut_guardrail.audit.conditions import (
     read_result,
 )
 from shortcut_guardrail.errors import ConfigError, DataError
+from shortcut_guardrail.stats.exact import exact_interval
 
 
 def candidate(text: str, **numbers) -> dict:
@@ -124,6 +127,61 @@ def test_a_rise_beyond_the_limit():
     assert not change(audit(0.30), audit(0.3201), "mstps=0.02").passed
 
 
+ESTIMATES = {"n_distinct": 100, "sensitivity_histogram": [0, 30, 40, 30, 0]}
+
+
+def test_a_condition_holds_where_its_interval_shows_it():
+    sure = candidate("honestly", flip_rate=0.7, opposed_rate=0.5, n_present=40, interval={"flip_rate": [0.6, 0.8]})
+    unsure = candidate("once", flip_rate=1.0, interval={"flip_rate": [0.03, 1.0], "mean_change": [None, None]})
+    document = audit(0.5, sure, unsure) | ESTIMATES
+    shown = {
+        "candidate:honestly.flip_rate > 0.5": True,
+        "candidate:honestly.flip_rate > 0.65": False,
+        "candidate:honestly.flip_rate < 0.9": True,
+        "candidate:honestly.flip_rate < 0.75": False,
+        "candidate:honestly.opposed_rate > 0.3": True,
+        "candidate:honestly.opposed_rate > 0.4": False,
+        "candidate:once.flip_rate > 0.1": False,
+        "candidate:once.mean_change < 0": False,
+        "candidate:once.q_value < 0.05": True,  # no estimate, but a test's result
+        "mstps > 0.4": True,
+        "mstps > 0.45": False,
+    }
+    for condition, holds in shown.items():
+        verdict = judged(document, condition)
+        assert (len(verdict.breaches), len(verdict.notes)) == (holds, not holds), condition
+    few = "candidate:once.flip_rate > 0.1: too few texts to tell; it is 1 (0.03 to 1 with 95 % confidence)."
+    assert judged(document, "candidate:once.flip_rate > 0.1").notes == (few,)
+    assert judged(document, "candidate:honestly.flip_rate > 0.85") == judged(document)  # not even as it is seen
+
+
+def test_a_change_is_shown_by_the_interval_of_the_difference():
+    a, b = Estimate(0.40, 0.38, 0.42), Estimate(0.45, 0.42, 0.48)
+    moved = a.change_to(b)
+    assert moved.value == pytest.approx(0.05)
+    assert moved.low == pytest.approx(0.05 - np.hypot(0.03, 0.02))
+    assert (a.verdict(b), b.verdict(a), a.verdict(a)) == ("changed", "changed", "not shown to have changed")
+    assert Estimate(0.4, 0.2, 0.6).verdict(b) == "too few texts to tell"
+    assert Estimate(1, 1, 1).verdict(Estimate(2, 2, 2)) == ""
+    word = {"interval": {"flip_rate": [0.42, 0.48]}, "flip_rate": 0.45}
+    old = audit(0.4, candidate("honestly", flip_rate=0.40, interval={"flip_rate": [0.38, 0.42]}))
+    for limit, fails in ((0.01, True), (0.02, False), (0.06, False)):
+        verdict = change(old, audit(0.4, candidate("honestly", **word)), f"candidate:honestly.flip_rate={limit}")
+        assert (not verdict.passed, bool(verdict.notes)) == (fails, limit == 0.02)
+    assert (
+        "too few texts to tell: candidate:honestly.flip_rate went from 0.4 (0.38 to 0.42"
+        in change(old, audit(0.4, candidate("honestly", **word)), "candidate:honestly.flip_rate=0.02").notes[0]
+    )
+    right = {"schema_version": 1, "mstps": 0.4, "n": 100, "accuracy": 0.9, "worst_group": "b"}
+    right |= {
+        "worst_group_accuracy": 0.5,
+        "groups": [{"name": "b", "interval": [0.2, 0.8]}],
+        "mstps_interval": [0.3, 0.5],
+    }
+    found = [Metric(key).estimate(right) for key in ("mstps", "worst_group_accuracy", "accuracy")]
+    assert [(one.low, one.high) for one in found if one] == [(0.3, 0.5), (0.2, 0.8), exact_interval(90, 100)]
+
+
 def test_a_new_candidate_is_a_rise_from_nothing():
     new = audit(0.4, candidate("honestly", flip_rate=0.7))
     verdict = change(audit(0.4), new, "candidate:honestly.flip_rate=0.1")
@@ -136,7 +194,14 @@ def test_a_new_candidate_is_a_rise_from_nothing():
 
 
 def test_limits_hold_for_evaluations_too():
-    old = {"schema_version": 1, "n": 50, "mstps": 0.4, "accuracy": 0.9, "worst_group": "a", "worst_group_accuracy": 0.7}
+    old = {
+        "schema_version": 1,
+        "n": 5_000,
+        "mstps": 0.4,
+        "accuracy": 0.9,
+        "worst_group": "a",
+        "worst_group_accuracy": 0.7,
+    }
     new = old | {"accuracy": 0.85, "worst_group_accuracy": None}
     assert change(old, new, decreases=("accuracy=0.02",)).breaches
     assert "undefined in the new result" in change(old, new, decreases=("worst_group_accuracy=0",)).notes[0]

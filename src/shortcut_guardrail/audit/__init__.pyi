@@ -3,6 +3,7 @@ from .auditing import check_ordinary as check_ordinary
 from .auditing import model_digest as model_digest
 from .auditing import texts_fingerprint as texts_fingerprint
 from .conditions import Condition as Condition
+from .conditions import Estimate as Estimate
 from .conditions import GateOutcome as GateOutcome
 from .conditions import Metric as Metric
 from .conditions import check_conditions as check_conditions

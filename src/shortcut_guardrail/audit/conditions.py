@@ -2,6 +2,9 @@
 
 A condition is written `mstps > 0.4` or `candidate:honestly.flip_rate > 0.1`, a limit on the way from an old result to a
 new one `mstps=0.02`. Both are read by the small parser below and by nothing else: no expression is ever run.
+
+Rates and MSTPS are estimates from texts. So a condition holds, and a limit is exceeded, where the 95 % interval
+shows it: where all of it lies beyond the threshold. Counts and results of tests are compared as they are.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NotRequired
@@ -18,6 +21,7 @@ from typing_extensions import TypedDict
 
 from ..data import check_whole, checked, did_you_mean
 from ..errors import ConfigError, DataError
+from ..stats import binned_mean_interval, exact_interval
 from .naming import audit_content
 
 Document = Mapping[str, Any]
@@ -52,6 +56,39 @@ _CONDITION_EXAMPLE = "such as 'mstps > 0.4' or 'candidate:honestly.flip_rate > 0
 _LIMIT_EXAMPLE = "such as 'mstps=0.02' or 'candidate:honestly.flip_rate=0.1'"
 
 
+FAR = 0.1
+"""A change of a share by this much matters to anybody; while it cannot be excluded, there are too few texts to tell."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and its 95 % interval, which is the number itself for what is no estimate."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        between = "" if self.low == self.high else f" ({self.low:.3g} to {self.high:.3g} with 95 % confidence)"
+        return f"{self.value:.4g}{between}"
+
+    def change_to(self, new: Estimate) -> Estimate:
+        """The difference of two independent estimates, from their intervals (Zou and Donner 2008, after Newcombe)."""
+        change = new.value - self.value
+        fall = math.hypot(new.value - new.low, self.high - self.value)
+        return Estimate(change, change - fall, change + math.hypot(new.high - new.value, self.value - self.low))
+
+    def verdict(self, new: Estimate) -> str:
+        """What is shown of the change to a new estimate; empty for counts."""
+        change = self.change_to(new)
+        if change.low == change.high:
+            return ""
+        if change.low > 0 or change.high < 0:
+            return "changed"
+        few = max(-change.low, change.high) >= FAR
+        return "too few texts to tell" if few else "not shown to have changed"
+
+
 @dataclass(frozen=True)
 class Metric:
     """A number of a result, by its key there; with a candidate's text a number of the candidate."""
@@ -79,6 +116,32 @@ class Metric:
             raise ConfigError(_unknown(self.key, _metrics_of(document), "the result"))
         return _as_number(document[self.key])
 
+    def estimate(self, document: Document) -> Estimate | None:
+        """The number with its 95 % interval, where the result has one; see `value`."""
+        value = self.value(document)
+        if value is None:
+            return None
+        low, high = self._interval(document, value) or (value, value)
+        return Estimate(value, -math.inf if low is None else low, math.inf if high is None else high)
+
+    def _interval(self, document: Document, value: float) -> Sequence[float | None] | None:
+        key = self.key
+        if self.candidate is not None:
+            found = find_candidate(document, self.candidate) or {}
+            if key == "opposed_rate" and found.get("n_present"):
+                return exact_interval(round(value * found["n_present"]), found["n_present"])
+            between: Mapping[str, Sequence[float | None]] = found.get("interval", {})
+            return between.get(key)
+        if key == "mstps" and (counts := document.get("sensitivity_histogram")):
+            return binned_mean_interval(value, counts, document["n_distinct"])
+        if key == "accuracy":
+            return exact_interval(round(value * document["n"]), document["n"])
+        if key == "worst_group_accuracy":
+            named = (g["interval"] for g in document.get("groups", ()) if g["name"] == document.get("worst_group"))
+            return next(named, None)
+        own: Sequence[float] | None = document.get(f"{key}_interval")
+        return own
+
 
 @dataclass(frozen=True)
 class Condition:
@@ -100,9 +163,8 @@ class Limit:
     amount: float
     direction: Direction = "increase"
 
-    def exceeded(self, old: float, new: float) -> bool:
-        """Whether the change is more than the limit allows; a difference in the ninth decimal is rounding."""
-        change = new - old if self.direction == "increase" else old - new
+    def exceeded(self, change: float) -> bool:
+        """Whether a change that way is more than is allowed; a difference in the ninth decimal is rounding."""
         return change > self.amount and not math.isclose(change, self.amount, abs_tol=1e-9)
 
 
@@ -111,8 +173,10 @@ class GateOutcome:
     """What a gate found.
 
     Attributes:
-        breaches: One line for each condition that holds or limit that is exceeded; empty if the gate is passed.
-        notes: One line for each that could not be judged, because its candidate is not there or a number undefined.
+        breaches: One line for each condition that is shown to hold or limit that is shown to be exceeded; empty if the
+            gate is passed.
+        notes: One line for each that could not be judged, because its candidate is not there or a number undefined, or
+            that holds of the texts at hand and is not shown for texts like these.
     """
 
     breaches: tuple[str, ...]
@@ -202,11 +266,13 @@ def check_conditions(document: Document, conditions: Iterable[Condition]) -> Gat
     """
     breaches, notes = [], []
     for condition in conditions:
-        value = condition.metric.value(document)
-        if value is None:
+        found, holds = condition.metric.estimate(document), _COMPARISONS[condition.comparison]
+        if found is None:
             notes.append(f"{condition}: not judged, since {_why_undefined(condition.metric, document, 'the audit')}.")
-        elif _COMPARISONS[condition.comparison](value, condition.threshold):
-            breaches.append(f"{condition}: it is {value:.4g}.")
+        elif holds(found.low if condition.comparison[0] == ">" else found.high, condition.threshold):
+            breaches.append(f"{condition}: it is {found}.")
+        elif holds(found.value, condition.threshold):
+            notes.append(f"{condition}: too few texts to tell; it is {found}.")
     return GateOutcome(tuple(breaches), tuple(notes))
 
 
@@ -225,20 +291,22 @@ def check_limits(old: Document, new: Document, limits: Iterable[Limit]) -> GateO
         if before is None or after is None:
             document, which = (old, "the old result") if before is None else (new, "the new result")
             notes.append(f"{limit.metric}: not judged, since {_why_undefined(limit.metric, document, which)}.")
-        elif limit.exceeded(before, after):
-            breaches.append(
-                f"{limit.metric} went from {before:.4g} to {after:.4g}; it may {limit.direction} "
-                f"by {limit.amount:g} at most."
-            )
+            continue
+        change = before.change_to(after) if limit.direction == "increase" else after.change_to(before)
+        said = f"{limit.metric} went from {before} to {after}; it may {limit.direction} by {limit.amount:g} at most."
+        if limit.exceeded(change.low):
+            breaches.append(said)
+        elif limit.exceeded(change.value):
+            notes.append(f"too few texts to tell: {said}")
     return GateOutcome(tuple(breaches), tuple(notes))
 
 
-def _both_values(metric: Metric, old: Document, new: Document) -> tuple[float | None, float | None]:
-    before, after = metric.value(old), metric.value(new)
+def _both_values(metric: Metric, old: Document, new: Document) -> tuple[Estimate | None, Estimate | None]:
+    before, after, nothing = metric.estimate(old), metric.estimate(new), Estimate(0.0, 0.0, 0.0)
     if metric.candidate is not None and metric.key in _ZERO_WHERE_ABSENT:
         listed = [find_candidate(document, metric.candidate) is not None for document in (old, new)]
         if any(listed):
-            before, after = (before if listed[0] else 0.0), (after if listed[1] else 0.0)
+            before, after = (before if listed[0] else nothing), (after if listed[1] else nothing)
     return before, after
 
 

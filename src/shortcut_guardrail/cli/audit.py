@@ -61,7 +61,7 @@ def audit(
         list[str] | None,
         typer.Option(
             metavar="CONDITION",
-            help='Exit with 1 if it holds, e.g. "mstps > 0.4". Repeat for more.',
+            help='Exit with 1 if it is shown to hold, e.g. "mstps > 0.4". Repeat for more.',
             show_default=False,
         ),
     ] = None,

@@ -34,7 +34,8 @@ def compare(
     """Compare two audits, or two files of evaluate --json.
 
     METRIC is a number of the whole result, such as mstps or n_flagged, or of a candidate, such as
-    candidate:honestly.flip_rate. The exit status is 1, with a line for each, if a limit is exceeded.
+    candidate:honestly.flip_rate. The exit status is 1, with a line for each, if a limit is shown to be exceeded: by the
+    95 % interval of the change.
     """
     from ..report import print_change, render_comparison
 
@@ -58,10 +59,17 @@ def compare(
         )
         write_file(html, page, overwrite=output.overwrite)
         output.say(f"Written: {html}")
-    metrics = {key: (Metric(key).value(before), Metric(key).value(after)) for key in common_metrics(before, after)}
+    both = {key: (Metric(key).estimate(before), Metric(key).estimate(after)) for key in common_metrics(before, after)}
     output.finish(
         {
-            "metrics": {key: {"old": then, "new": now} for key, (then, now) in metrics.items()},
+            "metrics": {
+                key: {
+                    "old": then and then.value,
+                    "new": now and now.value,
+                    "verdict": then and now and then.verdict(now),
+                }
+                for key, (then, now) in both.items()
+            },
             "newly_flagged": list(appeared),
             **asdict(outcome),
         }

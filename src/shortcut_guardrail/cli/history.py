@@ -55,10 +55,12 @@ def history(
     found = read_history(audits, words=words.words(), false_alarms=false_alarms)
     if output.speaks:
         say(repr(found))
-    for file, content in ((out, render_history), (csv, lambda it: rendered(list(it.rows()), str(csv and csv.suffix)))):
-        if file is not None:
-            write_file(file, content(found), overwrite=output.overwrite)
-            output.say(f"Written: {file}")
+    written = [] if out is None else [(out, render_history(found))]
+    if csv is not None:
+        written.append((csv, rendered(list(found.rows()), csv.suffix)))
+    for file, content in written:
+        write_file(file, content, overwrite=output.overwrite)
+        output.say(f"Written: {file}")
     output.finish(found.to_dict())
     if fail_on_alarm and found.new_alarms:
         for trend in found.new_alarms:

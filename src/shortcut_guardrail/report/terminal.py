@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from ..audit import Metric, common_metrics
+from ..audit import Estimate, Metric, common_metrics
 from ..data import counted
 from ..display import Screen, cut, interval, number, p_value, percent, some
 from ..metrics import fold_groups
@@ -232,28 +232,30 @@ def doubt(candidate: Mapping[str, Any]) -> str:
 def print_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     """Two results beside each other: their own numbers, and the candidates of either that come first."""
     console = Screen()
-    table = new_table("", "old", "new", "change")
+    table = new_table("", "old", "new", "change", "", texts=(0, 4))
     for key in common_metrics(old, new):
-        values = (Metric(key).value(result) for result in (old, new))
+        values = [Metric(key).estimate(result) for result in (old, new)]
         table.add_row(key, *_change_cells(*values, count=key == "n" or key.startswith("n_")))
     console.print(table)
     texts = dict.fromkeys(
         candidate["text"] for result in (new, old) for candidate in result.get("candidates", ())[:COMPARED_CANDIDATES]
     )
     if texts:
-        candidates = new_table("candidate", "flip rate, old", "flip rate, new", "change")
+        candidates = new_table("flip rate of", "old", "new", "change", "", texts=(0, 4))
         for text in texts:
-            rates = (Metric("flip_rate", text).value(result) for result in (old, new))
+            rates = [Metric("flip_rate", text).estimate(result) for result in (old, new)]
             candidates.add_row(Text(visible_name(text)), *_change_cells(*rates))
         console.print(candidates)
 
 
-def _change_cells(old: float | None, new: float | None, *, count: bool = False) -> tuple[str, str, str]:
-    change = None if old is None or new is None else new - old
+def _change_cells(old: Estimate | None, new: Estimate | None, *, count: bool = False) -> tuple[str, ...]:
+    before, after = (None if one is None else one.value for one in (old, new))
+    change = None if before is None or after is None else after - before
     if count:
-        old_count, new_count = ("-" if value is None else f"{value:.0f}" for value in (old, new))
-        return old_count, new_count, "-" if change is None else f"{change:+.0f}"
-    return number(old), number(new), number(change, signed=True)
+        old_count, new_count = ("-" if value is None else f"{value:.0f}" for value in (before, after))
+        return old_count, new_count, "-" if change is None else f"{change:+.0f}", ""
+    said = old.verdict(new) if old is not None and new is not None else ""
+    return number(before), number(after), number(change, signed=True), said
 
 
 def print_repair(repaired: Repair) -> None:
