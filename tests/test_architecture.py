@@ -146,6 +146,7 @@ LINES_OF = {
     "kinds of models that people deploy": 1_260,
     "any classifier": 0,
     "words that are added, and cues that are missing": 870,
+    "audits over weeks": 788,
 }
 """The library's lines. Those of the house go up only by lines removed elsewhere, the others with what they name."""
 

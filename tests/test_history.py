@@ -17,7 +17,7 @@ from audits import HOSTILE, candidate, card
 from shortcut_guardrail.errors import ConfigError, DataError
 from shortcut_guardrail.history import History, Rate, read_history
 from shortcut_guardrail.report.history import chart, render_history
-from shortcut_guardrail.stats.mean import binned_mean_interval, mean_interval
+from shortcut_guardrail.stats.exact import binned_mean_interval, mean_interval
 from shortcut_guardrail.stats.rises import rise_evidence
 
 N = 1_000

@@ -1,7 +1,5 @@
 """Audits of one classifier, week after week: which words predictions depend on more than before."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

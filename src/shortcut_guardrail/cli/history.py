@@ -1,7 +1,5 @@
 """`shortcut-guardrail history`: audits week after week, and alarms for what rose."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

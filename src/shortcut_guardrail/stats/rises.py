@@ -1,7 +1,5 @@
 """Has a share risen? Evidence from counts that come week after week, which may be looked at after each of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
