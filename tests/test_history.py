@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import hypergeom
 
 import audits as made
 from audits import HOSTILE, candidate, card
@@ -59,7 +60,7 @@ def risen(weeks) -> list[Path]:
 
 
 def test_evidence_for_a_rise_is_for_a_rise_alone():
-    assert rise_evidence((5, 5, 30, 30), (500,) * 4)[-1] > 1e6
+    assert rise_evidence((5, 5, 60, 60), (500,) * 4)[-1] > 1e3
     assert max(rise_evidence((30, 30, 5, 5), (500,) * 4)) <= 1
     assert max(rise_evidence((0, 0, 0), (500,) * 3)) <= 1
     assert rise_evidence((0, 500), (0, 500)) == [1, 1]  # with nothing before it, nothing has risen
@@ -72,8 +73,8 @@ def test_evidence_reaches_twenty_once_in_twenty_histories_at_most():
     counts = rng.binomial(2_000, 0.02, size=(300, 26))
     over = sum(max(rise_evidence(of, [2_000] * 26)) >= 20 for of in counts)
     assert over <= 300 / 20
-    # Of single weeks' tests at the same level most histories have one.
-    over = sum(max(rise_evidence((*of[:1], k), (2_000,) * 2)[-1] for k in of[1:]) >= 20 for of in counts)
+    # By a test each week at one in twenty most histories have an alarm.
+    over = sum(any(hypergeom.sf(k - 1, 4_000, of[0] + k, 2_000) <= 1 / 20 for k in of[1:]) for of in counts)
     assert over > 300 / 20
 
 
@@ -201,7 +202,7 @@ def test_the_command_writes_page_rows_and_status(cli, weeks, tmp_path):
     assert status == 1
     assert err.startswith("failed: More predictions depend on 'honestly' since 2026-01-07")
     assert max(map(len, (line for line in out.splitlines() if str(tmp_path) not in line))) <= 80
-    found = list(csv.DictReader(rows.open(encoding="utf-8")))
+    found = list(csv.DictReader(rows.read_text(encoding="utf-8").splitlines()))
     assert len(found) == 7 * 3
     last = found[-2]
     assert (last["date"], last["kind"], last["name"], last["alarm"]) == ("2026-01-07", "word", "honestly", "1")
