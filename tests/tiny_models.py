@@ -233,10 +233,19 @@ def meaning_bag(
     return TextClassifier(*_bag(rows, nn.functional.pad(head, (0, MEANINGS)), labels))
 
 
-def tiny_causal(family: str = "gpt2", *, seed: int = 0, model_max_length: int = 256) -> tuple[Any, Any]:
+def tiny_decoder(family: str, *, seed: int = 0, model_max_length: int = 256) -> tuple[Any, Any]:
+    """The same with a head on the last token, for two classes."""
+    auto = AutoModelForSequenceClassification
+    return tiny_causal(family, seed=seed, model_max_length=model_max_length, window=256, auto=auto)
+
+
+def tiny_causal(
+    family: str = "gpt2", *, seed: int = 0, model_max_length: int = 256, window: int = 8, auto: Any = None
+) -> tuple[Any, Any]:
     """A two-layer random decoder over bytes, so that a label has as many tokens as letters."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
+    auto = auto or AutoModelForCausalLM
     tokenizer = byte_level_tokenizer(model_max_length=model_max_length)
     tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", 0)]
@@ -245,7 +254,7 @@ def tiny_causal(family: str = "gpt2", *, seed: int = 0, model_max_length: int = 
     sizes: dict[str, Any] = {**_SIZES, "initializer_range": 0.5}
     if family == "gpt2":
         sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": model_max_length, "initializer_range": 0.5}
-    elif family == "gemma3_text":
-        sizes |= {"num_key_value_heads": 1, "head_dim": 8, "sliding_window": 8}
+    elif family in ("gemma3_text", "qwen3"):
+        sizes |= {"num_key_value_heads": 1, "head_dim": 8, "sliding_window": window}
     torch.manual_seed(seed)
-    return AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **ids, **sizes)).eval(), tokenizer
+    return auto.from_config(AutoConfig.for_model(family, **ids, **sizes)).eval(), tokenizer

@@ -71,7 +71,9 @@ class AuditConfig:
             their texts what they say, and needs many more texts to find a shortcut.
         erasure: How a word is taken out: by the `mask` token, `cut` out, or with another token of its text in its
             place (`replace`). `auto` takes the mask unless another changes clearly fewer predictions where none should
-            change, which is measured (see `audit.Erasures`), and for the unit `token` in any case.
+            change, which is measured (see `audit.Erasures`), and for the unit `token` in any case. What has no mask
+            token is `cut` in any case.
+        budget: The most answers that an audit may ask for of a classifier without gradients; 0 for any number.
         n_examples: Texts kept as examples of each of the first candidates.
         shard_size: Texts per shard; memory grows with it. 0 audits everything in one piece and keeps every input.
     """
@@ -85,6 +87,7 @@ class AuditConfig:
     min_relative_effect: Annotated[float, Within(0.5, below=1)] = 0.55
     compare_with: Literal["texts", "rests"] = "texts"
     erasure: AskedErasure = "auto"
+    budget: Annotated[int, Within(0)] = 0
     n_examples: Annotated[int, Within(0, 100)] = 3
     shard_size: int = 0
 

@@ -246,3 +246,8 @@ class _Bar:
             self._stage, self._bar = stage, tqdm(total=total, desc=printable(stage), leave=False)
             bar = self._bar
         bar.update(done - bar.n)
+
+
+def asked_for(answers: int, seconds: float | None, n: int) -> str:
+    """How many answers about n texts were asked for, and how long that took."""
+    return f"{answers:,} answers ({answers / n:.1f} a text) in {seconds or 0:,.1f} s"

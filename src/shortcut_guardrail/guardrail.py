@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,8 +16,16 @@ import numpy as np
 import torch
 
 from .attribution import find_important_tokens, masking_effects
-from .audit import AuditReport, ShardedAudit, audit_in_shards, audit_texts, model_digest, texts_fingerprint
-from .classifiers import Cost
+from .audit import (
+    AuditReport,
+    ShardedAudit,
+    answers_needed,
+    audit_in_shards,
+    audit_texts,
+    model_digest,
+    texts_fingerprint,
+)
+from .classifiers import Classifier, Cost, require, word_reader
 from .config import (
     AuditConfig,
     CertifyConfig,
@@ -71,7 +80,7 @@ from .mitigation import (
     search_shortcuts,
     uses_shortcuts,
 )
-from .models import EncodedTexts, Joining, Precision, TextClassifier, Windowing, load_model, warn_of_controls
+from .models import EncodedTexts, Joining, Precision, Reader, TextClassifier, Windowing, load_model, warn_of_controls
 from .saving import (
     Base,
     GuardrailRecord,
@@ -90,6 +99,7 @@ from .shortcuts import Shortcuts
 from .strength import Calibration, Certificate, StrengthChoice, UnlabelledCalibration, texts_to_label
 from .text import (
     Cut,
+    Segmenter,
     WordFinder,
     WordLock,
     check_words,
@@ -98,7 +108,7 @@ from .text import (
     warn_of_absent,
 )
 from .threads import one_at_a_time
-from .typing import Array, Head, Progress
+from .typing import Array, Capability, Erasure, Head, Progress
 
 _TEXTS_AT_ONCE = 8192
 
@@ -123,8 +133,8 @@ class ShortcutGuardrail(Shown):
     - `ConfigError` is raised where an option is out of range, and where a method needs a guard that was fitted.
 
     Args:
-        model: A Transformers sequence classifier on an encoder with a mask token. It is left as it was; its weights
-            are shared, not copied.
+        model: A Transformers sequence classifier on an encoder or a decoder. It is left as it was; its weights are
+            shared, not copied. Without a mask token words are cut out in place of being masked.
         tokenizer: Its fast tokenizer.
         head: `softmax` or `sigmoid`; `None` reads it from the model's configuration.
         label: Of a model that can give a text several labels: the one that is audited and repaired. The classes are
@@ -165,7 +175,7 @@ class ShortcutGuardrail(Shown):
         label_names: LabelNames | None = None,
         segmenter: str | Cut | None = None,
     ) -> None:
-        self._base = TextClassifier(
+        self._base: Reader = TextClassifier(
             model,
             tokenizer,
             head=head,
@@ -185,6 +195,48 @@ class ShortcutGuardrail(Shown):
         self._revision: str | None = None
         self._fitted: Fitted | None = None
         self._choice = StrengthChoice()
+
+    @classmethod
+    def around(
+        cls,
+        classifier: str | Path | Classifier | Callable[[Any], Any] | Any,
+        label_names: Sequence[str] | None = None,
+        *,
+        segmenter: str | Cut | None = None,
+        cache: str | Path | None = None,
+    ) -> ShortcutGuardrail:
+        """Guard whatever answers texts: it is audited by cutting words out, and repaired by cutting shortcuts out.
+
+        Args:
+            classifier: A function from N texts to class probabilities of shape (N, C), an object with such a
+                `predict_proba`, or what `judge --with` takes: `module:function`, a TOML file, a folder or a Hub id.
+            label_names: The C classes, in the order of the columns; without them what the classifier itself says, as
+                `label_names` or `classes_`.
+            segmenter: See the class.
+            cache: Folder in which answers of models and endpoints are kept, so that nothing is paid for twice.
+
+        Raises:
+            ConfigError: The classes are not known.
+        """
+        name = place_of(classifier) if isinstance(classifier, str | Path) else None
+        reader, words = word_reader(classifier, label_names, cache=cache), open_segmenter(segmenter)
+        return cls._made(reader, name, None, None, StrengthChoice(), segmenter=words)
+
+    @classmethod
+    def _made(
+        cls,
+        base: Reader,
+        name: str | None,
+        revision: str | None,
+        fitted: Fitted | None,
+        choice: StrengthChoice,
+        *,
+        segmenter: Segmenter | None,
+    ) -> ShortcutGuardrail:
+        guard = cls.__new__(cls)
+        guard._base, guard._base_name, guard._revision, guard._fitted = base, name, revision, fitted
+        guard._lock, guard._choice = WordLock(segmenter), choice
+        return guard
 
     @classmethod
     def from_pretrained(
@@ -208,6 +260,7 @@ class ShortcutGuardrail(Shown):
         allow_pickle: bool = False,
         trust_remote_code: bool = False,
         verify: bool = False,
+        cache: str | Path | None = None,
     ) -> ShortcutGuardrail:
         """Load a plain classifier, or a guard that `save_pretrained` wrote; other arguments: see the class.
 
@@ -215,11 +268,12 @@ class ShortcutGuardrail(Shown):
             source: Folder or Hub id of a classifier or guard. A guard knows how it reads texts, its `label`,
                 its `label_names` and its `segmenter`.
             base: For a guarded folder, or an adapter of PEFT: the base model, if it is not where the folder says. A
-                folder, a Hub id or, for a guard, a model in memory.
+                folder, a Hub id or, for a guard, a model in memory; for a guard made by `around` what that takes.
             revision: Branch, tag or commit of the classifier on the Hub, or of the guard there.
             allow_pickle: Also read weights in formats that can run code when opened.
             trust_remote_code: Run modelling code that comes with the model.
             verify: Compare every file of a guarded folder with the hash in its manifest; sizes always are compared.
+            cache: For a guard `around` an endpoint or a model: folder in which its answers are kept.
 
         Raises:
             ModelError: Nothing usable is there, or the base model's weights are not those the adapter was trained on.
@@ -227,29 +281,29 @@ class ShortcutGuardrail(Shown):
         options: dict[str, Any] = {"batch_size": batch_size, "device": device}
         options |= {"precision": precision, "packing": packing}
         thresholds, words = None if thresholds is None else read_thresholds(thresholds), open_segmenter(segmenter)
-        reading: dict[str, Any] = {"head": head, "label": label, "thresholds": thresholds}
-        reading |= {"max_length": max_length, "label_names": label_names, "windows": windows, "overlap": overlap}
+        reading: dict[str, Any] = {"head": head, "label": label, "thresholds": thresholds, "max_length": max_length}
         loading = {"allow_pickle": allow_pickle, "trust_remote_code": trust_remote_code}
         found = Path(source) if is_guarded_folder(source) else from_hub(source, revision)
         if found is not None:
-            guard = cls.__new__(cls)
-            guard._lock = WordLock(words or segmenter_of(found))
             own = revision if found == Path(source) else None  # else it is that of the guard
-            how: dict[str, Any] = {**reading, "options": options, "loading": loading, "verify": verify}
-            with guard._lock:
-                loaded = load_guarded(found, base=base, revision=own, **how)
-            guard._base, guard._base_name, guard._revision, guard._fitted, guard._choice = loaded
-            return guard
+            reading["windows"] = None if windows is None else Windowing(windows, overlap)
+            how: dict[str, Any] = {"label_names": label_names, "options": options, "loading": loading, "cache": cache}
+            words = words or segmenter_of(found)
+            with WordLock(words):
+                loaded = load_guarded(found, base=base, revision=own, reading=reading, verify=verify, **how)
+            return cls._made(*loaded, segmenter=words)
         if base is not None and not isinstance(base, str | Path):
             raise ConfigError(f"base= must be a folder or Hub id for '{source}', or give ShortcutGuardrail the model.")
         model, tokenizer = load_model(source, base=base, revision=revision, **loading)
-        guard = cls(model, tokenizer, **reading, segmenter=words, **options)
+        options |= {"label_names": label_names, "windows": windows, "overlap": overlap, "segmenter": words}
+        guard = cls(model, tokenizer, **reading, **options)
         guard._base_name, guard._revision = place_of(source), revision
         return guard
 
     def _summary(self) -> Summary:
-        place = "" if self._base_name is None else f" from {self._base_name.removeprefix(f'{Path.cwd()}/')}"
-        facts = {"model": f"{type(self._base.plain_model).__name__}{place}", "classes": some(self.label_names)}
+        name = (self._base_name or "").removeprefix(f"{Path.cwd()}/")
+        place = "" if name in ("", self._kind) else f" from {name}"
+        facts = {"model": f"{self._kind}{place}", "classes": some(self.label_names)}
         if self.label is not None:
             facts["label"] = f"{self.label}, of {some(self.labels)}"
         if self._fitted is None:
@@ -287,16 +341,32 @@ class ShortcutGuardrail(Shown):
 
     def about(self, label: str) -> ShortcutGuardrail:
         """The same guard, asked about another label; a certificate, which is of one label, is left out."""
-        twin = copy.copy(self)
-        twin._base = self._base.about(label)
-        twin._fitted = None if self._fitted is None else self._fitted.around(twin._base)
+        if self.label is None:
+            raise ConfigError(f"'{self.name}' has one question, so that there is no other to ask.")
+        twin, base = copy.copy(self), cast(TextClassifier, self._base).about(label)
+        twin._base, twin._fitted = base, None if self._fitted is None else self._fitted.around(base)
         twin._choice = replace(self._choice, certificate=None)
         return twin
 
     @property
     def name(self) -> str:
         """Of the base model, as shown."""
-        return self._base_name or type(self._base.plain_model).__name__
+        return self._base_name or self._kind
+
+    @property
+    def _kind(self) -> str:
+        model = getattr(self._base, "plain_model", None)
+        return self._base.name if model is None else type(model).__name__
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What the base model can do beside answering; see `classifiers.require`."""
+        return self._base.capabilities
+
+    @property
+    def is_paid(self) -> bool:
+        """Whether an endpoint answers, so that each answer may cost something."""
+        return bool(self._base.record()["kind"] == "endpoint")
 
     @property
     def max_length(self) -> int:
@@ -374,6 +444,14 @@ class ShortcutGuardrail(Shown):
             return audit_texts(classifier, encoded, config, labels=ids, progress=progress)
 
     @one_at_a_time
+    def answers_needed(self, texts: Texts, config: AuditConfig | None = None) -> tuple[int, int]:
+        """How many answers an audit takes of what `around` was given, at least and at most, but for phrases and cards.
+
+        What it does not ask twice is counted once more. Nothing is asked.
+        """
+        return answers_needed(self._base.encode(check_texts(texts)), config or AuditConfig())
+
+    @one_at_a_time
     def audit_in_shards(
         self,
         source: TextSource,
@@ -395,9 +473,9 @@ class ShortcutGuardrail(Shown):
             ConfigError: The folder holds an audit and `resume` is not set, or one of something else.
         """
         progress = shown_progress(progress)
-        with self._at_strength(strength) as classifier:
+        with self._at_strength(strength) as reader:
             return audit_in_shards(
-                classifier, source, config or AuditConfig(), Path(folder), resume=resume, progress=progress
+                reader, source, config or AuditConfig(), Path(folder), resume=resume, progress=progress
             )
 
     @one_at_a_time
@@ -841,7 +919,8 @@ class ShortcutGuardrail(Shown):
         ids = self.label_ids(labels)
         finder = WordFinder(check_words(shortcuts)) if shortcuts else None
         strength = self._choice.strength if strength is None else check_strength(strength)
-        rows = sampled_rows(len(texts), sensitivity, check_seed(seed))
+        measurable = "gradients" in self._base.capabilities
+        rows = sampled_rows(len(texts), sensitivity if measurable else "none", check_seed(seed))
         encoded = self._encode(texts, progress)
         check_same_length(encoded, ids)
         self._warn_about_support_rows(encoded.texts)
@@ -849,15 +928,16 @@ class ShortcutGuardrail(Shown):
         warn_of_absent(shortcuts, encoded, sides=SIDES[shortcut_in])
         tokens = None if finder is None else shortcut_tokens(encoded, finder, shortcut_in)
         measured, sample, config = NOT_MEASURED, encoded.select(rows), SaliencyConfig(top_k=top_k)
-        of_base = None
+        of_base, plain = None, cast(TextClassifier, self._base)
         if len(rows) and self.is_fitted and strength > 0:  # else the evaluated model is the base
-            of_base = find_important_tokens(self._base, sample, config, progress=progress).positions
+            of_base = find_important_tokens(plain, sample, config, progress=progress).positions
         with self._at_strength(strength) as classifier:
             predictions = classifier.predict_logits(encoded, progress=progress).argmax(axis=1)
             if len(rows):
-                saliency = find_important_tokens(classifier, sample, config, progress=progress)
-                own = masking_effects(classifier, sample, saliency.positions, progress=progress)
-                base = None if of_base is None else masking_effects(classifier, sample, of_base, progress=progress)
+                saliency = find_important_tokens(cast(TextClassifier, classifier), sample, config, progress=progress)
+                effects = partial(masking_effects, classifier, sample, erasure=_erasure(classifier), progress=progress)
+                own = effects(saliency.positions)
+                base = None if of_base is None else effects(of_base)
                 held = None if tokens is None else [tokens[i] for i in rows]
                 measured = summarize_sensitivity(sample, saliency, own, base_effects=base, shortcut_tokens=held)
         return score(encoded, predictions, ids, self.label_names, shortcut_tokens=tokens, sensitivity=measured)
@@ -875,7 +955,7 @@ class ShortcutGuardrail(Shown):
             )
 
     @contextmanager
-    def _at_strength(self, strength: float | None) -> Iterator[TextClassifier]:
+    def _at_strength(self, strength: float | None) -> Iterator[Reader]:
         """The classifier to use, at a strength; the base itself where there is no adapter."""
         if self._fitted is None and not strength:
             yield self._base
@@ -922,6 +1002,7 @@ class ShortcutGuardrail(Shown):
             seconds={stage: round(seconds, 3) for stage, seconds in fitted.seconds.items()},
             versions=library_versions(),
             text_hashes=fitted.text_hashes,
+            erasure="mask" if "adapts" in self._base.capabilities else "cut",
         )
 
     @one_at_a_time
@@ -1009,9 +1090,14 @@ class ShortcutGuardrail(Shown):
             record = replace(record, debias_strength=check_strength(strength), certificate=None)
         check_exportable(record, format, int8=int8)
         how: dict[str, Any] = {"format": format, "int8": int8, "overwrite": overwrite}
+        require(self._base, "adapts", "an export")
         with self._at_strength(record.debias_strength) as classifier:
             compared = [] if texts is None else check_texts(texts)
-            return export_guard(classifier, record, Path(folder), texts=compared, **how)
+            return export_guard(cast(TextClassifier, classifier), record, Path(folder), texts=compared, **how)
+
+
+def _erasure(reader: Reader) -> Erasure:
+    return "cut" if reader.mask_token_id is None else "mask"
 
 
 def _from(start: int, total: int, progress: Progress | None) -> Progress | None:

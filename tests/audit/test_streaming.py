@@ -27,7 +27,8 @@ def guard(bag):
 
 def plain(report):
     """The report's numbers, rounded where the order of a sum shows."""
-    return json.loads(json.dumps(report.to_dict()), parse_float=lambda number: round(float(number), 5))
+    said = {**report.to_dict(), "seconds": None, "answers": None}  # what is read again is asked about again
+    return json.loads(json.dumps(said), parse_float=lambda number: round(float(number), 5))
 
 
 @pytest.mark.parametrize("unit", ["token", "word", "phrase"])

@@ -13,6 +13,7 @@ from shortcut_guardrail.classifiers import open_classifiers, require
 from shortcut_guardrail.classifiers.function import FunctionClassifier
 from shortcut_guardrail.classifiers.kept import AnswerCache, KeptClassifier
 from shortcut_guardrail.classifiers.prompted import PromptedClassifier
+from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, ModelError, RunError
 from shortcut_guardrail.models import TextClassifier, load_model
 from tiny_models import name_classes, tiny_bert, tiny_causal
@@ -156,15 +157,16 @@ def test_other_labels_are_mapped(tmp_path):
         opened(written(tmp_path, file + 'good = "1 star"\n'))
 
 
-def test_a_classifier_without_a_mask_token_can_answer(tmp_path):
+def test_a_classifier_without_a_mask_token_answers_and_is_audited_by_cutting(tmp_path):
     model, tokenizer = tiny_bert(n_classes=2)
     tokenizer.mask_token = None
     saved(tmp_path / "m", model, tokenizer, labels=LABELS)
     judge = opened(tmp_path / "m")
     assert judge.predict_proba(TEXTS).shape == (3, 2)
     require(judge.inner, "gradients", "a card")
-    with pytest.raises(ModelError, match=r"no mask token, which an audit needs\. Its capabilities are adapts, "):
-        audit_texts(judge.inner, judge.inner.encode(TEXTS))
+    assert audit_texts(judge.inner, judge.inner.encode(TEXTS)).erasure == "cut"
+    with pytest.raises(ModelError, match=r"no mask token, which an audit of tokens, .* Its capabilities are adapts, "):
+        audit_texts(judge.inner, judge.inner.encode(TEXTS), AuditConfig(unit="token"))
     with pytest.raises(ModelError, match=r"'m' takes no adapter, which a guard needs\. It can do nothing but answer\."):
         require(judge, "adapts", "a guard")
 
@@ -221,7 +223,7 @@ def test_what_no_zero_shot_model_and_no_source_is(tmp_path, encoder, decoder):
     saved(tmp_path / "bare", model.bert, tokenizer)
     (encoder / "adapter_config.json").write_text("{}")
     for spec, kind, said in (
-        (encoder, ModelError, "holds an adapter"),
+        (encoder, ModelError, "is of a kind that it does not say"),
         (tmp_path / "bare", ModelError, r"is BertModel\. A second opinion comes from"),
         ("https://host/v1", ConfigError, "is an address. Name it in a TOML file"),
         ("no_such_module_here:judge", ConfigError, "'no_such_module_here' could not be imported"),

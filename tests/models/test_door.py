@@ -52,10 +52,13 @@ GIVEN = {
         lambda: make_pipeline(LogisticRegression()),
         r"an object of sklearn\.pipeline\.Pipeline, not one of",
     ),
-    "SetFit": (SetFitModel, "SetFitModel is a sentence encoder with a head outside of it"),
+    "SetFit": (
+        SetFitModel,
+        "SetFitModel is a sentence encoder with a head outside of it.*any-classifier.md",
+    ),
     "ONNX": (
         InferenceSession,
-        r"an object of .*InferenceSession, not one of Transformers\. It has neither gradients nor",
+        r"an object of .*InferenceSession, not one of Transformers\. It has neither gradients nor .*Guardrail\.around",
     ),
     "function": (lambda: len, "The model is a function, not one of Transformers"),
     "module": (lambda: nn.Linear(2, 2), r"The model is a torch\.nn\..*Linear, not one of Transformers\. Give a Transf"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from shortcut_guardrail import DataError
+from shortcut_guardrail import ConfigError, DataError, ShortcutGuardrail
 from shortcut_guardrail.audit.auditing import model_digest
 from shortcut_guardrail.models.classifier import TextClassifier
 from tiny_models import tiny_bert
@@ -34,6 +34,8 @@ def test_each_label_is_a_question_of_its_own(texts, asked):
     )
     assert len({model_digest(twin) for twin in twins}) == 3
     assert len({twin.fingerprint() for twin in twins}) == 1
+    with pytest.raises(ConfigError, match="one question"):
+        ShortcutGuardrail(*tiny_bert()).about("positive")
 
 
 def test_labels_are_read_from_lists_of_them():

@@ -4,13 +4,19 @@
 
 Makes texts whose words' effects are known, and needs no model. How often is anything flagged where the null hypothesis
 holds, at its boundary and within it? How often is a planted shortcut found? Finished cases are kept.
+
+    python bench/experiments/audit_simulation/run.py --rounds two --out results/audit/simulation_two_rounds.json
+    python bench/experiments/audit_simulation/run.py --rounds capped --out results/audit/simulation_capped.json
+
+simulates what is known of a classifier that only answers: it is asked about every word in ten texts, and about those
+that changed an answer in all of their texts, or, capped, in fifty.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,8 +24,9 @@ from typing import Any
 import numpy as np
 
 from shortcut_bench.standalone import grow
+from shortcut_guardrail.audit.asking import FIRST
 from shortcut_guardrail.audit.context import judge, tally
-from shortcut_guardrail.audit.measurements import Shard
+from shortcut_guardrail.audit.measurements import NOT_ASKED, Shard
 from shortcut_guardrail.audit.sets import with_set
 from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.stats.exact import exact_interval
@@ -108,6 +115,18 @@ def simulated_shard(
     )
 
 
+def in_rounds(rng: np.random.Generator, shard: Shard, most: int | None) -> Shard:
+    """What is known once each word was cut out of ten texts, and those that changed an answer out of all, or `most`."""
+    masked, changed = shard.masked.copy(), shard.masked_probs.argmax(axis=1) != shard.predictions[shard.texts]
+    for key in range(len(shard.names)):
+        mine = rng.permutation(np.flatnonzero(shard.keys == key))
+        if not changed[mine[:FIRST]].any():
+            masked[mine[FIRST:]] = -1
+        elif most is not None:
+            masked[mine[most:]] = NOT_ASKED
+    return replace(shard, masked=masked)
+
+
 def simulated_evidence(rng: np.random.Generator, classes: Array, priors: Array, unseen: tuple[int, float]) -> Array:
     """What the rest of each text says, as log-odds, shape (n, C): noise, and 4 for the class that it is taken for."""
     missed, share = unseen
@@ -137,11 +156,12 @@ WORLDS = (
 )
 SIZES = dict.fromkeys(("rare", "rare, rests"), (2000, 2500, 3000)) | {"scarce": (1200, 1400, 1600)}
 """How many texts the corpora of a world have, where not 300, 1,000 and 5,000."""
+CAP = 50
 PLANTED = {"planted": (1, 0.3), "reversed": (1, 0.8), "synonyms": (15, 0.12), "beside": (1, 0.5), "exclusive": (1, 0.5)}
 """How many planted words each world has, and how often each stands in a text of another class than its own."""
 
 
-def simulated_trial(rng: np.random.Generator, world: str, n_texts: int) -> Array:
+def simulated_trial(rng: np.random.Generator, world: str, n_texts: int, rounds: str = "none") -> Array:
     """How many innocent words and how many planted ones are flagged, or else take turns, or else act together, in one
     corpus of 60 words, shape (3, 2).
 
@@ -178,6 +198,8 @@ def simulated_trial(rng: np.random.Generator, world: str, n_texts: int) -> Array
     words = Words(rates, targets, pulls, tilts, fickle=world == "fickle", turns=turns)
     unseen = (3, 0.95 if world in ("reversed", "synonyms") else 0.0)
     shard = simulated_shard(rng, words, n_texts=n_texts, priors=priors, unseen=unseen)
+    if rounds != "none":
+        shard = in_rounds(rng, shard, CAP if rounds == "capped" else None)
     config = AuditConfig(unit="token", compare_with="rests" if world == "rare, rests" else "texts")
     sums = tally(lambda: [shard], config)
     verdicts = with_set(lambda: [shard], sums, judge(lambda: [shard], sums, config), config)
@@ -194,10 +216,10 @@ def cases() -> list[dict[str, Any]]:
     return [{"world": world, "n_texts": n} for world in WORLDS for n in SIZES.get(world, (300, 1000, 5000))]
 
 
-def simulate(world: str, n_texts: int, *, trials: int, seed: int) -> dict[str, Any]:
+def simulate(world: str, n_texts: int, *, trials: int, seed: int, rounds: str = "none") -> dict[str, Any]:
     """False alarms and planted words found over some corpora of one world and size."""
     rng = np.random.default_rng([seed, n_texts, *world.encode()])
-    found = np.array([simulated_trial(rng, world, n_texts) for _ in range(trials)])
+    found = np.array([simulated_trial(rng, world, n_texts, rounds) for _ in range(trials)])
     flagged, either, any_of_three = found[:, 0], found[:, :2].sum(axis=1), found.sum(axis=1)
     alarms = int((flagged[:, 0] > 0).sum())
     # A group is a false alarm where nothing is planted, or no member of it.
@@ -234,9 +256,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="JSON file; what it holds is not simulated again.")
     parser.add_argument("--trials", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rounds", choices=("none", "two", "capped"), default="none")
     args = parser.parse_args(arguments)
     head = {"alpha": AuditConfig().fdr, "seed": args.seed}
-    measure = partial(simulate, trials=args.trials, seed=args.seed)
+    head |= {} if args.rounds == "none" else {"rounds": args.rounds}
+    measure = partial(simulate, trials=args.trials, seed=args.seed, rounds=args.rounds)
     asked = {**head, "trials": args.trials}
     for found in grow(args.out, cases(), measure, asked=asked, entries="worlds", beside=lambda _: head):
         shown = ("world", "n_texts", "corpora_with_a_false_alarm", "planted_found", "corpora_with_a_false_group")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..models import EncodedTexts, TextClassifier
+from ..models import EncodedTexts, Reader, TextClassifier
 from ..text import Units, erased_texts
 from ..typing import Array, Erasure, Progress
 from .saliency import Saliency, pad_units
@@ -80,7 +80,7 @@ def predicted_probabilities(saliency: Saliency, effects: MaskingEffects) -> tupl
 
 @torch.inference_mode()
 def masking_effects(
-    classifier: TextClassifier,
+    reader: Reader,
     encoded: EncodedTexts,
     positions: Array,
     *,
@@ -99,11 +99,12 @@ def masking_effects(
         erasure: What is done in place of masking; see `text.erased_texts`.
     """
     n, k = positions.shape
-    mask_token_id = classifier.tokenizer.mask_token_id
     last = positions if last is None else last
     if erasure != "mask":
         told = partial(progress, stage) if progress is not None else lambda *_: None
-        return _erasing_effects(classifier, encoded, positions, last, units, erasure=erasure, told=told)
+        return _erasing_effects(reader, encoded, positions, last, units, erasure=erasure, told=told)
+    classifier = cast(TextClassifier, reader)  # nothing else masks
+    mask_token_id = classifier.tokenizer.mask_token_id
     probs = np.full((n, k, classifier.n_classes), np.nan, dtype=np.float32)
     done = 0
     for batch in classifier.batches(encoded, sequences_per_text=max(k, 1)):
@@ -126,7 +127,7 @@ _VARIANTS_AT_ONCE = 4096
 
 
 def _erasing_effects(
-    classifier: TextClassifier,
+    classifier: Reader,
     encoded: EncodedTexts,
     first: Array,
     last: Array,
@@ -143,7 +144,7 @@ def _erasing_effects(
         for i, slot in (at := pairs[start : start + _VARIANTS_AT_ONCE]):
             of_token = np.arange(len(encoded.ordinary[i])) if units is None else units.of_token[i]
             chosen.append(np.flatnonzero((of_token >= first[i, slot]) & (of_token <= last[i, slot])))
-        erased = erased_texts(encoded.select(at[:, 0]), chosen, classifier.tokenizer.mask_token_id, erasure)
+        erased = erased_texts(encoded.select(at[:, 0]), chosen, classifier.mask_token_id, erasure)
         probs[at[:, 0], at[:, 1]] = classifier.predict_proba(erased)
         told(start + len(at), len(pairs))
     return MaskingEffects(probs)

@@ -1,3 +1,4 @@
+from .auditing import answers_needed as answers_needed
 from .auditing import audit_texts as audit_texts
 from .auditing import check_ordinary as check_ordinary
 from .auditing import model_digest as model_digest

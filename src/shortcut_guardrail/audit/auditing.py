@@ -6,8 +6,9 @@ import hashlib
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -15,18 +16,20 @@ from ..cards import Pieces, PullingWord, make_cards
 from ..classifiers import require
 from ..config import AuditConfig
 from ..data import counted
-from ..errors import DataError, GuardrailWarning
-from ..models import EncodedTexts, TextClassifier, said_of_controls
+from ..errors import ConfigError, DataError, GuardrailWarning
+from ..models import BudgetSpentError, EncodedTexts, Reader, TextClassifier, said_of_controls
 from ..stats import exact_interval
-from ..text import WordFinder, evidence_key, find_repeats, segmenter_name, text_key
-from ..typing import Array, Progress, Text
+from ..text import Repeats, WordFinder, evidence_key, find_repeats, segmenter_name, text_key
+from ..typing import Array, Erasure, Progress, Text
+from .asking import Plan, ask_words, unsteady
 from .context import Outcomes, Shards, Tally, judge, tally
 from .defaults import MOST_CUES, find_defaults
 from .erasures import Erasures, sampled_texts, try_erasures
 from .evidence import Agreement, Candidate, Intervals
 from .examples import TextsOf, find_details
+from .insertions import COST as ADDED
 from .insertions import POOL, Wanted, sides, try_insertions
-from .measurements import Measured, attribute, make_shard, measure
+from .measurements import Attributed, Measured, Shard, attribute, make_shard, measure
 from .phrases import acting_together, with_phrases
 from .results import AuditReport
 from .sets import with_set
@@ -45,7 +48,7 @@ LOW_AGREEMENT = 0.2
 
 
 def audit_texts(
-    classifier: TextClassifier,
+    classifier: Reader,
     encoded: EncodedTexts,
     config: AuditConfig | None = None,
     *,
@@ -54,7 +57,8 @@ def audit_texts(
     progress: Progress | None = None,
 ) -> AuditReport:
     """Attribute, mask, test and rank, all in memory: 2 + k forward passes for each distinct text, and what cards and
-    the choice of the erasure cost.
+    the choice of the erasure cost. A classifier without gradients is asked about texts without each of their words
+    instead; see `asking`.
 
     Args:
         labels: True class ids, shape (N,), where they are known.
@@ -62,42 +66,98 @@ def audit_texts(
 
     Raises:
         DataError: A text has no ordinary token.
-        ModelError: The model cannot mask words.
+        ConfigError: The unit or the budget is not for this classifier.
     """
-    require(classifier, "gradients", "an audit")
-    require(classifier, "masks", "an audit")
     config = config or AuditConfig()
     check_ordinary(encoded)
-    exact = [text_key(t) for t in encoded.texts]
-    repeats = find_repeats(exact, [evidence_key(t) for t in encoded.texts])
+    texts, rows, repeats = _distinct(encoded)
+    with classifier.spent.within(config.budget) as spent:
+        how = _by_gradients if "gradients" in classifier.capabilities else _by_asking
+        measured, erasures, said = how(classifier, texts, config, progress)
+        told: dict[str, Any] = {"rows": rows, "repeats": repeats, "labels": labels, "progress": progress}
+        shard = _shard(classifier, config, measured, erasures.chosen, **told)
+        everywhere = np.searchsorted(rows, repeats.same_as)
+        everything = measured.select(everywhere)
+        report = make_report(
+            lambda: [shard],
+            config,
+            classifier.label_names,
+            texts_of=lambda indices: {i: encoded.texts[i] for i in indices},
+            erasures=erasures,
+            inputs=everything,
+        )
+        report = replace(report, probs=everything.saliency.probs, notes=(*said, *report.notes))
+        if with_cards:
+            distinct = np.flatnonzero(shard.evidence)
+            pieces = [(rows[distinct], measured.encoded.select(distinct), shard.probs[distinct])]
+            report = complete(report, classifier, lambda: pieces, texts.keys[everywhere], config, progress)
+    return replace(report, answers=spent.answers, seconds=round(spent.seconds, 3))
+
+
+def answers_needed(encoded: EncodedTexts, config: AuditConfig) -> tuple[int, int]:
+    """How many answers it takes to audit what only answers; see `ShortcutGuardrail.answers_needed`."""
+    texts, rows, _ = _distinct(encoded)
+    least, most = Plan.of(*texts, config).answers()
+    most += int(ADDED * (2 + config.top_k) * len(rows))
+    return (min(least, config.budget), min(most, config.budget)) if config.budget else (least, most)
+
+
+class _Texts(NamedTuple):
+    """D distinct texts, which of them are evidence, and their `text_key`s, both of shape (D,)."""
+
+    encoded: EncodedTexts
+    evidence: Array
+    keys: Array
+
+
+def _distinct(encoded: EncodedTexts) -> tuple[_Texts, Array, Repeats]:
+    """The distinct ones of N texts, which rows these are, and which repeat another."""
+    keys = np.array([text_key(text) for text in encoded.texts], dtype=np.uint64)
+    repeats = find_repeats(keys, [evidence_key(text) for text in encoded.texts])
     rows = np.flatnonzero(repeats.weights > 0)
-    found = attribute(classifier, encoded.select(rows), config, progress=progress)
-    keys = np.asarray(exact, dtype=np.uint64)[rows]
-    tried = sampled_texts(keys, repeats.evidence[rows], config.top_k)
-    erasures = try_erasures(classifier, found, tried, keys, config)
-    measured = measure(classifier, found, config, erasures.chosen, progress=progress)
-    told: dict[str, Any] = {"rows": rows, "repeats": repeats, "labels": labels, "progress": progress}
-    shard = make_shard(classifier, config, measured, erasures.chosen, **told)
-    everything = measured.select(np.searchsorted(rows, repeats.same_as))
-    report = make_report(
-        lambda: [shard],
-        config,
-        classifier.label_names,
-        texts_of=lambda indices: {i: encoded.texts[i] for i in indices},
-        erasures=erasures,
-        inputs=everything,
-    )
-    report = replace(report, probs=everything.saliency.probs)
-    if not with_cards:
-        return report
-    distinct = np.flatnonzero(shard.evidence)
-    pieces = [(rows[distinct], measured.encoded.select(distinct), shard.probs[distinct])]
-    return complete(report, classifier, lambda: pieces, exact, config, progress)
+    return _Texts(encoded.select(rows), repeats.evidence[rows], keys[rows]), rows, repeats
+
+
+_Found = tuple[Measured, Erasures, tuple[str, ...]]
+
+
+def _by_gradients(reader: Reader, texts: _Texts, config: AuditConfig, progress: Progress | None) -> _Found:
+    """What erasing the units changes that the gradients find important."""
+    classifier = cast(TextClassifier, reader)
+    if classifier.mask_token_id is None and (config.unit == "token" or config.erasure not in ("auto", "cut")):
+        require(classifier, "masks", "an audit of tokens, or by another erasure than cutting")
+    found = attribute(classifier, texts.encoded, config, progress=progress)
+    tried = sampled_texts(texts.keys, texts.evidence, config.top_k)
+    erasures = try_erasures(classifier, found, tried, texts.keys, config)
+    return measure(classifier, found, config, erasures.chosen, progress=progress), erasures, ()
+
+
+def _by_asking(reader: Reader, texts: _Texts, config: AuditConfig, progress: Progress | None) -> _Found:
+    """What cutting changes of the words that stand in enough texts."""
+    if config.unit == "token":
+        raise ConfigError(f"The unit token is for encoders, and '{reader.name}' only answers. Audit words or phrases.")
+    if config.erasure not in ("auto", "cut"):
+        raise ConfigError(f"'{reader.name}' only answers, so that words are cut out. Leave erasure out.")
+    plan = Plan.of(*texts, config)
+    measured, said = ask_words(reader, texts.encoded, plan, config, progress=progress)
+    assert measured.ends is not None
+    found = Attributed(measured.encoded, measured.units, replace(measured.saliency, positions=measured.ends))
+    tried = sampled_texts(texts.keys, texts.evidence, config.top_k)
+    erasures = try_erasures(reader, found, tried, texts.keys, config)
+    return measured, erasures, (*said, *unsteady(reader, cast("Sequence[Text]", texts.encoded.texts)))
+
+
+def _shard(reader: Reader, config: AuditConfig, measured: Measured, erasure: Erasure, **told: Any) -> Shard:
+    """The shard; without phrases where the budget leaves no answers for them."""
+    try:
+        return make_shard(reader, config, measured, erasure, **told)
+    except BudgetSpentError:
+        return make_shard(reader, replace(config, unit="word"), measured, erasure, **told)
 
 
 def complete(
     report: AuditReport,
-    classifier: TextClassifier,
+    classifier: Reader,
     pieces: Pieces,
     exact: Sequence[int] | Array,
     config: AuditConfig,
@@ -118,7 +178,8 @@ def complete(
         if c.pulls_to is not None
     ]
     cards = make_cards(classifier, words, pieces, erasure=report.erasure, progress=progress)
-    report = _with_additions(report, classifier, pieces, np.asarray(exact, dtype=np.uint64), config)
+    with suppress(BudgetSpentError):
+        report = _with_additions(report, classifier, pieces, np.asarray(exact, dtype=np.uint64), config)
     notes = (*report.notes, *_behind_the_cut(report, pieces, classifier.max_length))
     return replace(report, cards=cards, notes=notes, model=model_digest(classifier), data=texts_fingerprint(exact))
 
@@ -142,7 +203,7 @@ def _behind_the_cut(report: AuditReport, pieces: Pieces, most: int) -> list[str]
 
 
 def _with_additions(
-    report: AuditReport, classifier: TextClassifier, pieces: Pieces, keys: Array, config: AuditConfig
+    report: AuditReport, classifier: Reader, pieces: Pieces, keys: Array, config: AuditConfig
 ) -> AuditReport:
     """The report with what adding candidates to texts does, and what is predicted without cues; none of tokens."""
     pool: list[tuple[int, Any, Array]] = []
@@ -191,9 +252,13 @@ def texts_fingerprint(exact: Sequence[int] | Array) -> str:
     return hashlib.sha256(np.asarray(exact, dtype=np.uint64).tobytes()).hexdigest()
 
 
-def model_digest(classifier: TextClassifier) -> str:
+def model_digest(reader: Reader) -> str:
     """All that decides the answers: weights, those of an adapter and its scale included, and how texts are read."""
     words = "" if segmenter_name() is None else f":{segmenter_name()}"
+    if "adapts" not in reader.capabilities:
+        own = reader.fingerprint()
+        return hashlib.sha256(f"{own}{words}".encode()).hexdigest() if words else own
+    classifier = cast(TextClassifier, reader)
     length = classifier.max_length if classifier.windows is None else f"{classifier.max_length} {classifier.windows}"
     read = f"{classifier.fingerprint()}:{length}:{classifier.heads.digest}{words}"
     probe = hashlib.sha256(read.encode())

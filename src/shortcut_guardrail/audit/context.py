@@ -38,7 +38,7 @@ from ..stats import (
     texts_needed,
 )
 from ..typing import Array
-from .measurements import Shard
+from .measurements import NOT_ASKED, Shard
 
 Shards = Callable[[], Iterable[Shard]]
 """Gives the shards of an audit, in their order, as often as it is called."""
@@ -62,7 +62,7 @@ class Tally:
 
     Attributes:
         count: Inputs in which it is important, repeats included.
-        present, without: Texts that hold it, and that do not.
+        present, without: Texts that hold it and were asked about, and that do not hold it.
         important: Texts in which it is important.
         flips: Of those, texts whose answer changes when it is masked.
         contradicted: Of those, texts whose rest is confidently given the other answer.
@@ -146,7 +146,7 @@ def tally(shards: Shards, config: AuditConfig) -> Tally:
     return Tally(
         names=tuple(names),
         **{name: sums[name] for name in counts},
-        without=n_texts - sums["present"],
+        without=n_texts - sums["held"],
         target=np.where(sums["pull"][rows, target] > 0, target, -1),
         lost=lost,
         opposed=sums["present"] - sums["rest"][rows, target],
@@ -159,7 +159,7 @@ def tally(shards: Shards, config: AuditConfig) -> Tally:
 def _sums(n_classes: int) -> np.dtype[np.void]:
     """What is summed of each candidate: as in `Tally`, and by class how many texts lose it, and whose rest is given
     it."""
-    counts = ("n_words", "count", "present", "important", "flips", "contradicted")
+    counts = ("n_words", "count", "held", "present", "important", "flips", "contradicted")
     return np.dtype(
         [(name, np.int64) for name in counts]
         + [("change", np.float64, (2,)), ("pull", np.float64, (n_classes,))]
@@ -172,6 +172,8 @@ def _add_shard(sums: Array, shard: Shard, ids: Array, confidence: float) -> None
     important = shard.masked >= 0
     np.add.at(sums["count"], keys[important], shard.weights[shard.texts[important]])
     chosen = np.flatnonzero(shard.evidence[shard.texts])
+    np.add.at(sums["held"], keys[chosen], 1)
+    chosen = chosen[shard.masked[chosen] != NOT_ASKED]
     keys, texts, important = keys[chosen], shard.texts[chosen], important[chosen]
     before, after = shard.probs[texts], shard.rest_probs(chosen)
     answers, rest = before.argmax(axis=1), after.argmax(axis=1)
@@ -196,7 +198,8 @@ class LevelCounts:
     Attributes:
         others: Evidence texts without each candidate by how strongly they speak for its class, with flagged candidates
             masked, shape (T, LEVELS).
-        rests: Those with it, by how strongly their rest does, with nothing else masked, shape (T, LEVELS).
+        rests: Those with it that were asked about, by how strongly their rest does, with nothing else masked, shape
+            (T, LEVELS).
         against: How many of the others are given another answer, shape (T,).
     """
 
@@ -230,7 +233,9 @@ def count_levels(shards: Shards, sums: Tally, flagged: Sequence[int], config: Au
         target = sums.target[ids]
         np.add.at(given, row[ids], (answer[holders] == target) & speaks[holders])
         np.add.at(held, (row[ids], strength[holders, target]), 1)
-        np.add.at(rests, (row[ids], levels(shard.rest_probs(chosen)[np.arange(len(chosen)), target])), 1)
+        asked = shard.masked[chosen] != NOT_ASKED
+        rest = shard.rest_probs(chosen[asked])[np.arange(int(asked.sum())), target[asked]]
+        np.add.at(rests, (row[ids[asked]], levels(rest)), 1)
     target = sums.target[candidates]
     against = sums.without[candidates] - (answers[target] - given)
     return LevelCounts(candidates, every[target] - held, rests, against)

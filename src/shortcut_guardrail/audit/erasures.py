@@ -11,14 +11,14 @@ more, and McNemar's exact test of the pairs passes at `LEVEL`. Cutting is asked 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 
 from ..config import AuditConfig
 from ..data import Count, counted
 from ..display import percent
-from ..models import TextClassifier
+from ..models import Reader
 from ..stats import exact_interval, mcnemar_greater
 from ..text import erased_texts
 from ..typing import Array, Erasure
@@ -42,16 +42,16 @@ class Erasures:
     Attributes:
         chosen: That which the audit, and all that goes on from it, takes words out by.
         n: Number of those texts.
-        mask: Of these, texts whose prediction the mask token changes.
+        mask: Of these, texts whose prediction the mask token changes; `None` where words can only be left out.
         cut: The same of leaving the word out.
-        replace: The same of another word of the text in its place.
+        replace: The same of another word of the text in its place; `None` as for the mask token.
     """
 
     chosen: Erasure
     n: Count
-    mask: Count
+    mask: Count | None
     cut: Count
-    replace: Count
+    replace: Count | None
 
     def changed(self, erasure: Erasure) -> int:
         """How many predictions an erasure changes."""
@@ -79,7 +79,7 @@ class Erasures:
                 f"What this audit finds is weak evidence: where none should change, {SAID[self.chosen]} changes "
                 f"{does(self.chosen)}.",
             )
-        if self.chosen == "mask":
+        if self.chosen == "mask" or self.mask is None:
             return ()
         return (
             f"Words are {self.done}, not masked: where none should change, {SAID['mask']} changes {does('mask')}, and "
@@ -87,8 +87,13 @@ class Erasures:
         )
 
 
+def sample_size(n: int, top_k: int) -> int:
+    """In how many of n texts erasures are tried: in as many as cost little beside an audit of all."""
+    return min(n, MOST_TEXTS, max(LEAST_TEXTS, int(COST * (2 + top_k) * n / len(WAYS))))
+
+
 def sampled_texts(keys: Array, evidence: Array, top_k: int) -> Array:
-    """Which texts erasures are tried in, ascending: as many as cost little beside an audit of all.
+    """Which texts erasures are tried in, ascending; see `sample_size`.
 
     Args:
         keys: `text_key` of N texts, shape (N,).
@@ -96,15 +101,13 @@ def sampled_texts(keys: Array, evidence: Array, top_k: int) -> Array:
         top_k: The audit's.
     """
     rows = np.flatnonzero(evidence)
-    size = min(MOST_TEXTS, max(LEAST_TEXTS, int(COST * (2 + top_k) * len(rows) / len(WAYS))))
+    size = sample_size(len(rows), top_k)
     chosen: Array = np.sort(rows[np.argsort(keys[rows], kind="stable")[:size]])
     return chosen
 
 
-def try_erasures(
-    classifier: TextClassifier, found: Attributed, rows: Array, keys: Array, config: AuditConfig
-) -> Erasures:
-    """Erase one unit that hardly matters in some of the texts, in each way: three forward passes a text.
+def try_erasures(classifier: Reader, found: Attributed, rows: Array, keys: Array, config: AuditConfig) -> Erasures:
+    """Erase one unit that hardly matters in some of the texts, in each way that there is: at most three answers a text.
 
     Args:
         rows: Which of the texts.
@@ -112,19 +115,19 @@ def try_erasures(
     """
     chosen = [_unimportant(found, int(i), int(keys[i])) for i in rows]
     texts, before = found.encoded.select(rows), found.saliency.predictions[rows]
+    mask = classifier.mask_token_id
     changed: dict[Erasure, Array] = {
-        way: classifier.predict_logits(erased_texts(texts, chosen, classifier.tokenizer.mask_token_id, way)).argmax(1)
-        != before
-        for way in WAYS
+        way: classifier.predict_logits(erased_texts(texts, chosen, mask, way)).argmax(1) != before
+        for way in (("cut",) if mask is None else WAYS)
     }
-    best: Erasure = "mask"
-    for way in () if config.unit == "token" else ("cut", "replace"):
+    best: Erasure = "cut" if mask is None else "mask"
+    for way in () if config.unit == "token" or mask is None else ("cut", "replace"):
         old, new = changed[best], changed[way]
         p_value = mcnemar_greater(int((old & ~new).sum()), int((new & ~old).sum()))
         if old.mean() - new.mean() >= MARGIN and p_value <= LEVEL:
             best = way
-    counts = {way: int(those.sum()) for way, those in changed.items()}
-    return Erasures(best if config.erasure == "auto" else config.erasure, len(rows), **counts)
+    counts: dict[str, Any] = {way: int(changed[way].sum()) if way in changed else None for way in WAYS}
+    return Erasures(best if config.erasure == "auto" or mask is None else config.erasure, len(rows), **counts)
 
 
 def _unimportant(found: Attributed, index: int, key: int) -> Array:

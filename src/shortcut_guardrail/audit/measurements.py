@@ -6,6 +6,7 @@ Everything an audit says is computed from shards, so that a large corpus needs t
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Set
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +25,7 @@ from ..config import AuditConfig
 from ..data import numbers_file, read_numbers
 from ..errors import DataError
 from ..metrics import sensitivity
-from ..models import EncodedTexts, TextClassifier
+from ..models import EncodedTexts, Reader, TextClassifier
 from ..text import (
     Repeats,
     Units,
@@ -35,6 +36,9 @@ from ..text import (
     words_as_units,
 )
 from ..typing import Array, Erasure, Progress
+
+NOT_ASKED = -2
+"""In `Shard.masked`: it is in the text, but nobody asked what the text is answered without it."""
 
 PHRASE_COUNT = 5
 """In how many texts of a shard neighbouring words have to recur before they are masked together."""
@@ -67,7 +71,8 @@ class Shard:
             rank of its first important word.
         scores: Its saliency, shape (O,); NaN where it is not important.
         spans: Start, end and segment of its characters, shape (O, 3).
-        masked: Which row of `masked_probs` is the answer without it, shape (O,); -1 where it is not important.
+        masked: Which row of `masked_probs` is the answer without it, shape (O,); -1 where it is not important, and
+            `NOT_ASKED` where nothing is known of it. The latter texts neither hold it nor lack it for any test.
         masked_probs: Class probabilities with it masked, shape (V, C), float32.
         interaction: For phrases, shape (O,); NaN for single units. The change of the prediction's probability with all
             words masked, less the sum of two changes: with all but one masked, and with that one masked. The one is
@@ -145,12 +150,16 @@ class Measured:
         saliency: Important units and predictions of each text; `positions` holds unit ids.
         effects: Predictions with each important unit masked.
         units: The units of each text; for the unit `token` their ids are positions.
+        ends: Of the important units those that a phrase may begin or end with, shape (N, K); `None` for all.
+        not_asked: Units that were not asked about in each of their texts.
     """
 
     encoded: EncodedTexts
     saliency: Saliency
     effects: MaskingEffects
     units: Units
+    ends: Array | None = None
+    not_asked: frozenset[str] = frozenset()
 
     def select(self, rows: Array) -> Measured:
         """The same for some of the texts, in the order of `rows`."""
@@ -159,6 +168,8 @@ class Measured:
             Saliency(*(getattr(self.saliency, f.name)[rows] for f in fields(Saliency))),
             MaskingEffects(self.effects.probs[rows]),
             Units(*([getattr(self.units, f.name)[i] for i in rows] for f in fields(Units))),
+            None if self.ends is None else self.ends[rows],
+            self.not_asked,
         )
 
 
@@ -196,7 +207,7 @@ def measure(
 
 
 def make_shard(
-    classifier: TextClassifier,
+    classifier: Reader,
     config: AuditConfig,
     measured: Measured,
     erasure: Erasure,
@@ -220,8 +231,9 @@ def make_shard(
     _add_units(table, measured)
     phrases: set[str] = set()
     if config.unit == "phrase":
-        phrases = recurring_phrases(units, saliency.positions, min_count=PHRASE_COUNT, known=known_phrases)
-        first, last = choose_spans(units, saliency.positions, phrases)
+        ends = saliency.positions if measured.ends is None else measured.ends
+        phrases = recurring_phrases(units, ends, min_count=PHRASE_COUNT, known=known_phrases)
+        first, last = choose_spans(units, ends, phrases)
         how: dict[str, Any] = {"erasure": erasure, "stage": "Masking phrases", "progress": progress}
         joint = masking_effects(classifier, encoded, first, units=units, last=last, **how)
         _add_phrases(table, measured, first, last, joint, phrases)
@@ -237,7 +249,7 @@ def make_shard(
         agreement=agreement,
         top_agrees=top_agrees,
         phrases=tuple(sorted(phrases)),
-        **table.arrays(saliency.probs.shape[1]),
+        **table.arrays(saliency.probs.shape[1], measured.not_asked),
     )
 
 
@@ -288,9 +300,11 @@ class _Occurrences:
             self.probs.append(probs)
         self.rows[text, key] = (text, key, rank, score, span, masked, interaction, joint)
 
-    def arrays(self, n_classes: int) -> dict[str, Any]:
+    def arrays(self, n_classes: int, not_asked: Set[str]) -> dict[str, Any]:
         rows = np.array(list(self.rows.values()), dtype=_OCCURRENCE)
         rows = rows[np.argsort(rows["texts"], kind="stable")]
+        open_ = np.array([not not_asked.isdisjoint(name.split(" ")) for name in self.index], dtype=bool)
+        rows["masked"][(rows["masked"] < 0) & open_[rows["keys"]]] = NOT_ASKED
         return {
             "names": tuple(self.index),
             "n_words": np.array(self.n_words, dtype=np.int16),

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..typing import Array
 from .context import Shards
-from .measurements import Shard
+from .measurements import NOT_ASKED, Shard
 
 # A phrase acts together if what shows it is that unlikely to be chance, over all recurring phrases, and that large a
 # share of its effect.
@@ -99,7 +99,7 @@ class _Effects:
         chosen = np.flatnonzero(shard.evidence[shard.texts])
         changes = _changes(shard)
         words: defaultdict[int, dict[str, int]] = defaultdict(dict)
-        for o in chosen[~is_phrase[chosen]]:
+        for o in chosen[~is_phrase[chosen] & (shard.masked[chosen] != NOT_ASKED)]:
             if shard.names[shard.keys[o]] in ends:
                 words[int(shard.texts[o])][shard.names[shard.keys[o]]] = int(o)
         taken: set[int] = set()

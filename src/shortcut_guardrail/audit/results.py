@@ -10,7 +10,20 @@ from typing import Any
 from ..attribution import Saliency
 from ..cards import Card
 from ..data import counted
-from ..display import LEGEND_ABOVE, MOST_ROWS, WIDTH, Shown, Summary, chart, cut, number, p_value, some, whiskers
+from ..display import (
+    LEGEND_ABOVE,
+    MOST_ROWS,
+    WIDTH,
+    Shown,
+    Summary,
+    asked_for,
+    chart,
+    cut,
+    number,
+    p_value,
+    some,
+    whiskers,
+)
 from ..errors import ConfigError
 from ..models import EncodedTexts
 from ..text import visible_name
@@ -60,6 +73,8 @@ class AuditReport(Shown):
         defaults: What is predicted without content and without cues; `None` where it was not asked.
         inputs: What is kept of every text; `None` for an audit in shards, and for one that is read from its folder.
         probs: Class probabilities of each text, shape (N, C), float32, from which others go on.
+        answers: How many texts, whole or without words, the model answered for this audit; `None` where that was not
+            counted. `seconds` is how long the audit took.
         would_take: The `shortcuts.Shortcut`s that `fit` takes by default, where that was asked.
         segmenter: What cut words in scripts without spaces.
     """
@@ -92,6 +107,8 @@ class AuditReport(Shown):
     probs: Array | None = field(default=None, compare=False)
     would_take: tuple[Any, ...] | None = None
     segmenter: str | None = None
+    answers: int | None = field(default=None, compare=False)
+    seconds: float | None = field(default=None, compare=False)
 
     @property
     def flagged(self) -> tuple[Candidate, ...]:
@@ -166,6 +183,7 @@ class AuditReport(Shown):
                 "answers": some([f"{cut(name, 20)} {count:,}" for name, count in answers]),
                 "candidates": f"{self.n_tested:,} of {self.n_candidates:,} tested: {len(self.flagged):,} flagged at "
                 f"FDR {self.fdr:.0%}, {self.n_undecided:,} undecided",
+                **({} if self.answers is None else {"asked": asked_for(self.answers, self.seconds, self.n)}),
             },
             (unit, ">texts", ">flip rate", ">95 %", "pulls to", ">q-value", "status"),
             [

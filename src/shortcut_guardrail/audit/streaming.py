@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
+import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,7 +26,7 @@ from ..config import AuditConfig
 from ..data import Count, Texts, TextSource, Within, checked, counted, json_content, sentences, to_json, write_file
 from ..display import Shown, Summary
 from ..errors import ConfigError, DataError, GuardrailWarning, RunError
-from ..models import EncodedTexts, TextClassifier
+from ..models import EncodedTexts, Reader, TextClassifier
 from ..text import Repeats, evidence_key, find_repeats, text_key
 from ..typing import Array, Erasure, Progress
 from .auditing import check_ordinary, complete, make_report, model_digest, texts_fingerprint
@@ -76,7 +77,7 @@ class ShardedAudit(Shown):
 
 
 def audit_in_shards(
-    classifier: TextClassifier,
+    reader: Reader,
     source: TextSource,
     config: AuditConfig,
     folder: Path,
@@ -95,8 +96,11 @@ def audit_in_shards(
     Raises:
         ConfigError: The folder holds an audit and `resume` is not set, or one of another model, file or configuration.
     """
-    require(classifier, "gradients", "an audit")
-    require(classifier, "masks", "an audit")
+    whole = "An audit in one piece does without: leave shard_size out. "
+    require(reader, "gradients", "an audit in shards", otherwise=whole)
+    require(reader, "masks", "an audit in shards")
+    classifier = cast(TextClassifier, reader)
+    begun, before = time.perf_counter(), classifier.spent.answers
     size = config.shard_size or (_started_with(folder) if resume else 0) or DEFAULT_SHARD_SIZE
     read = _read_once(source, classifier.label_ids, progress)
     repeats = find_repeats(read.exact, read.near)
@@ -127,11 +131,19 @@ def audit_in_shards(
         texts_of=lambda rows: {row: text for row, text in enumerate(_every(source)) if row in rows},
         erasures=erasures,
     )
+    report = replace(report, probs=_probs(files, repeats))
+    pieces = partial(_distinct_texts, classifier, source, folder, size)
+    report = complete(report, classifier, pieces, read.exact, config, progress)
+    answers, seconds = classifier.spent.answers - before, round(time.perf_counter() - begun, 3)
+    return ShardedAudit(replace(report, answers=answers, seconds=seconds), folder, len(files), repeats)
+
+
+def _probs(files: Sequence[Path], repeats: Repeats) -> Array:
+    """Class probabilities of every input, shape (N, C), from the shards of the distinct ones."""
     answered = [(shard.rows, shard.probs) for shard in map(Shard.from_file, files)]
     computed, probs = (np.concatenate(arrays) for arrays in zip(*answered, strict=True))
-    report = replace(report, probs=probs[np.searchsorted(computed, repeats.same_as)])
-    pieces = partial(_distinct_texts, classifier, source, folder, size)
-    return ShardedAudit(complete(report, classifier, pieces, read.exact, config, progress), folder, len(files), repeats)
+    every: Array = probs[np.searchsorted(computed, repeats.same_as)]
+    return every
 
 
 class _Read(NamedTuple):

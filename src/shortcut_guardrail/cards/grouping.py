@@ -24,10 +24,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
-from ..models import TextClassifier
+from ..models import Reader, TextClassifier
 from ..text import content_words, is_content, stems
 from ..typing import Array
 from .card import Status
@@ -59,7 +60,7 @@ class PullingWord:
     q_value: float = 1.0
 
 
-def group_words(classifier: TextClassifier, words: Sequence[PullingWord]) -> list[tuple[PullingWord, ...]]:
+def group_words(classifier: Reader, words: Sequence[PullingWord]) -> list[tuple[PullingWord, ...]]:
     """Sets of words, each sorted so that the one on which most answers hang is first; see the head of this module."""
     sets: list[tuple[PullingWord, ...]] = []
     for pulls_to in sorted({word.pulls_to for word in words}):
@@ -101,7 +102,7 @@ def _by_content(words: Sequence[PullingWord]) -> list[list[int]]:
     return list(joined.values())
 
 
-def _by_meaning(classifier: TextClassifier, groups: Sequence[Sequence[PullingWord]]) -> list[list[int]]:
+def _by_meaning(classifier: Reader, groups: Sequence[Sequence[PullingWord]]) -> list[list[int]]:
     """Numbers of groups of one meaning, each in one list; a group means the mean of its words."""
     kinds = np.array([_kind(group[0].text) for group in groups])
     clusters = [[i] for i in np.flatnonzero(kinds == "function").tolist()]
@@ -172,11 +173,15 @@ def _kind(word: str) -> str:
     return "content" if any(is_content(part) for part in content) else "function"
 
 
-def word_vectors(classifier: TextClassifier, words: Sequence[str]) -> Array:
+def word_vectors(reader: Reader, words: Sequence[str]) -> Array:
     """Unit vectors of what words and phrases mean to the model, shape (M, H); zeros where it has no piece of one.
 
-    The mean of the input embeddings of the pieces of the content words, centred over the vocabulary.
+    The mean of the input embeddings of the pieces of the content words, centred over the vocabulary. Zeros of a model
+    that has no embeddings, so that no words are alike to it.
     """
+    if "gradients" not in reader.capabilities:
+        return np.zeros((len(words), 1))
+    classifier = cast(TextClassifier, reader)
     table = classifier.plain_model.get_input_embeddings().weight.detach().float().cpu().numpy()
     centre = table.mean(axis=0)
     found = np.zeros((len(words), table.shape[1]), dtype=np.float64)

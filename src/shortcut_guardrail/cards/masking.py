@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..data import Texts
-from ..models import EncodedTexts, TextClassifier
+from ..models import BudgetSpentError, EncodedTexts, Reader
 from ..stats import LEVELS, levels, relative_effect
 from ..text import WordFinder, distinct_rows, erased_texts, parts_of, spaced
 from ..typing import Array, Erasure, Progress
@@ -72,7 +73,7 @@ class Answered:
         erasure: What masking means: see `text.erased_texts`.
     """
 
-    classifier: TextClassifier
+    classifier: Reader
     encoded: EncodedTexts
     probs: Array
     erasure: Erasure = "mask"
@@ -103,7 +104,7 @@ class Answered:
 
 
 def masked_answers(
-    classifier: TextClassifier,
+    classifier: Reader,
     encoded: EncodedTexts,
     words: Iterable[str] | WordFinder,
     *,
@@ -129,12 +130,12 @@ def masked_answers(
     before = classifier.predict_proba(chosen) if probs is None else np.asarray(probs)[holding]
     if given is not None:
         found = [np.union1d(tokens, more) for tokens, more in zip(found, given, strict=True)]
-    masked = erased_texts(chosen, [found[i] for i in holding], classifier.tokenizer.mask_token_id, erasure)
+    masked = erased_texts(chosen, [found[i] for i in holding], classifier.mask_token_id, erasure)
     return MaskedAnswers(holding, before, classifier.predict_proba(masked))
 
 
 def make_cards(
-    classifier: TextClassifier,
+    classifier: Reader,
     words: Sequence[PullingWord],
     pieces: Pieces,
     *,
@@ -164,9 +165,10 @@ def make_cards(
     for rows, encoded, probs in pieces() if sets else ():
         n += len(encoded)
         answered = Answered(classifier, encoded, probs, erasure)
-        for one in sets:
-            seen, without = answered.without(one.words, kept=one.kept, given=found)
-            one.add(seen, rows, encoded, without)
+        with suppress(BudgetSpentError):  # those first on which most answers hang
+            for one in sets:
+                seen, without = answered.without(one.words, kept=one.kept, given=found)
+                one.add(seen, rows, encoded, without)
         if progress is not None:
             progress("Masking cards", n, n)
     cards = [one.card(n) for one in sets if one.moved]
@@ -220,7 +222,7 @@ class _Set:
 
 
 def find_flips(
-    classifier: TextClassifier,
+    classifier: Reader,
     encoded: EncodedTexts,
     cards: Sequence[Card],
     *,

@@ -1,5 +1,10 @@
+from .opening import is_spec as is_spec
 from .opening import open_classifiers as open_classifiers
+from .opening import word_reader as word_reader
+from .probabilities import geometric_mean as geometric_mean
 from .probabilities import log_probs as log_probs
 from .protocol import Classifier as Classifier
 from .protocol import Cost as Cost
 from .protocol import require as require
+from .words import ASKED_AGAIN as ASKED_AGAIN
+from .words import WordReader as WordReader

@@ -27,6 +27,7 @@ from .settings import (
     ZeroShotSettings,
     read_settings,
 )
+from .words import WordReader
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -72,6 +73,8 @@ class _Opening:
     def open(self, spec: Any) -> Classifier:
         if hasattr(spec, "predict_proba") and hasattr(spec, "label_names"):
             return self._mapped(spec, {}, {})
+        if hasattr(spec, "predict_proba"):
+            return FunctionClassifier(type(spec).__name__, self.labels, spec.predict_proba)
         if callable(spec):
             return FunctionClassifier(getattr(spec, "__name__", type(spec).__name__), self.labels, spec)
         settings = _settings_of(str(spec))
@@ -132,6 +135,24 @@ class _Opening:
         said = phrases(self.labels, {**self.descriptions, **settings.descriptions})
         templates = tuple(settings.prompts or ZERO_SHOT_TEMPLATES)
         return ZeroShotClassifier(self.labels, classifier, templates, said, _loaded(settings))
+
+
+def word_reader(
+    classifier: Any, label_names: Sequence[str] | None = None, *, cache: str | Path | None = None
+) -> WordReader:
+    """Whatever answers texts, as a reader of words. Arguments and errors: see `ShortcutGuardrail.around`."""
+    own = getattr(classifier, "label_names", getattr(classifier, "classes_", None))
+    names = label_names if label_names is not None else own
+    if names is None:
+        raise ConfigError("The classes are not known. Give label_names (--labels a,b,c), in the order of the columns.")
+    (opened,) = open_classifiers([classifier], [str(name) for name in names], cache=cache)
+    return WordReader(opened)
+
+
+def is_spec(source: object) -> bool:
+    """Whether it names a function, as `module:function`, or a TOML file, and no model's folder or Hub id."""
+    text = str(source)
+    return text.lower().endswith(".toml") or bool(_FUNCTION.fullmatch(text) and not Path(text).exists())
 
 
 def _settings_of(spec: str) -> Settings:

@@ -63,12 +63,15 @@ _CANNOT: dict[Capability, str] = {
 }
 
 
-def require(classifier: Any, capability: Capability, what: str) -> None:
-    """Refuse a `Classifier` whose `capabilities` lack is needed; `what` says for what, as in "which an audit needs"."""
+def require(classifier: Any, capability: Capability, what: str, *, otherwise: str = "") -> None:
+    """Refuse a `Classifier` whose `capabilities` lack is needed; `what` says for what, as in "which an audit needs".
+
+    `otherwise` says what can be done without it.
+    """
     can = sorted(getattr(classifier, "capabilities", ()))
     if capability not in can:
         instead = f"Its capabilities are {enumerated(can)}." if can else "It can do nothing but answer."
         raise ModelError(
-            f"'{classifier.name}' {_CANNOT[capability]}, which {what} needs. {instead} Give an encoder that is "
-            "fine-tuned for sequence classification, such as one of the BERT family."
+            f"'{classifier.name}' {_CANNOT[capability]}, which {what} needs. {instead} {otherwise}Give an encoder "
+            "that is fine-tuned for sequence classification, such as one of the BERT family."
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import typer
 from ..audit import Condition, check_conditions, parse_condition
 from ..config import AuditConfig
 from ..data import FileTexts, MemoryTexts, TextData, Texts, TextSource, read_data, to_json, write_folder
+from ..errors import ConfigError
 from . import options
 from .compare import exit_by
 from .running import stderr
@@ -40,6 +42,25 @@ def audit(
             rich_help_panel="Columns",
         ),
     ] = None,
+    budget: Annotated[
+        int,
+        typer.Option(
+            help="Most answers to ask for, of a classifier that only answers; 0 for any number.",
+            min=0,
+            rich_help_panel="Any classifier",
+        ),
+    ] = 0,
+    confirm_above: Annotated[
+        int,
+        typer.Option(
+            help="Ask before an endpoint is asked for more answers than these.",
+            min=0,
+            rich_help_panel="Any classifier",
+        ),
+    ] = 1000,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Ask an endpoint without asking you.", rich_help_panel="Any classifier")
+    ] = False,
     unit: Annotated[
         Literal["token", "word", "phrase"],
         typer.Option(help="What is scored and masked; phrase includes words, token is the paper's."),
@@ -81,15 +102,18 @@ def audit(
     pulls to, and whether it is flagged: whether it decides texts whose rest speaks against it. Where the texts at hand
     cannot tell, it is undecided.
     """
+    from ..classifiers import is_spec
     from ..decisions import AUDIT_FILE
     from ..report import print_audit
 
     output.check(options.Place(out, key=AUDIT_FILE), inputs=[data, *loading.read_from(model)])
     conditions: list[Condition] = [parse_condition(text) for text in fail_if or ()]
     chosen: dict[str, Any] = {"compare_with": compare_with, "erasure": erasure, "shard_size": shard_size}
+    chosen["budget"] = budget
     config = AuditConfig(unit=unit, top_k=top_k, fdr=fdr, **chosen)
     given = {**columns.given(), "label_column": label_column}
-    found = None if _is_large(data) else _read(data, given, loading.label_of(model))
+    large = _is_large(data) and not is_spec(model)
+    found = None if large else _read(data, given, loading.label_of(model))
     source: Any = FileTexts(data, **given) if found is None else MemoryTexts(found.texts, found.labels, name=data)
     guard = loading.load(model)
     how = {"redact": redact, "hashes": not no_text_hashes, "overwrite": output.overwrite}
@@ -97,6 +121,8 @@ def audit(
         document = _audit_in_shards(guard, source, config, out, resume=resume, output=output, **how)
     else:
         labels = None if found.labels is None else options.class_ids(found, guard)
+        if is_spec(model):
+            _estimate(guard, found.texts, config, confirm_above=None if yes else confirm_above, output=output)
         _, document = make_audit(guard, found.texts, config, out, labels=labels, output=output, **how)
     if output.speaks:
         print_audit(document)
@@ -105,6 +131,24 @@ def audit(
         output.say(f"         {out / 'important_tokens.jsonl'} (input by input)")
     output.finish(document)
     exit_by(check_conditions(document, conditions))
+
+
+def _estimate(
+    guard: ShortcutGuardrail, texts: Texts, config: AuditConfig, *, confirm_above: int | None, output: options.Output
+) -> None:
+    """Say what the audit asks for, and let a person stop it before an endpoint is paid."""
+    least, most = guard.answers_needed(texts, config)
+    cost = guard.cost(texts)
+    said = f"Asks for {least:,} to {most:,} answers, and for some more about phrases and cards"
+    if cost.tokens is not None:
+        said += f"; about {most * cost.tokens // len(texts):,} tokens at most"
+    if cost.seconds is not None:
+        said += f"; {least * cost.seconds / len(texts):,.0f} s or more"
+    output.say(f"{said}.")
+    if guard.is_paid and confirm_above is not None and most > confirm_above:
+        if not sys.stdin.isatty():
+            raise ConfigError(f"{said}. Say --yes, or set a --budget: --confirm-above is {confirm_above}.")
+        typer.confirm("Ask the endpoint?", abort=True)
 
 
 def _is_large(data: str) -> bool:
@@ -139,7 +183,7 @@ def make_audit(
 
     with output.progress(quiet=own_rank() > 0) as progress:
         report = guard.audit(texts, labels=labels, config=config, progress=progress)
-        if not guard.is_fitted and report.unit != "token":
+        if not guard.is_fitted and report.unit != "token" and not config.budget:
             found = guard.find_shortcuts(texts, report=report, progress=progress)
             report = replace(report, would_take=tuple(item for item in found.items if item.neutralised))
     inputs = (report.input_to_dict(index, redact=how["redact"]) for index in range(report.n))

@@ -119,7 +119,7 @@ def fit(
     options hold for DATA and for the support file. Exit status 3: nothing speaks for a repair, and no guard is written.
     """
     from ..decisions import Decisions
-    from ..mitigation import Wanted, uses_shortcuts
+    from ..mitigation import Wanted, check_able, strategy_of, uses_shortcuts
     from ..models import joined, own_rank
     from ..report import print_repair
     from ..saving import GUARDRAIL_FILE, audit_of, is_guarded_folder
@@ -144,6 +144,8 @@ def fit(
     with joined():
         guard = loading.load(model)
         _check_base(model, is_guard=guard.is_fitted)
+        if named != DEFAULT:
+            check_able(guard, strategy_of(plan.config))
         labelled = None if rows is None else (rows.texts, options.class_ids(rows, guard))
         report, answers = None, None
         if audit is not None:

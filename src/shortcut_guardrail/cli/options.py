@@ -29,12 +29,20 @@ if TYPE_CHECKING:
 
 
 Model = Annotated[
-    str, typer.Argument(metavar="MODEL", help="Folder or Hub id of a text classifier.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="Folder or Hub id of a text classifier; or any other one, as module:function or a TOML file.",
+        show_default=False,
+    ),
 ]
 ModelOrGuard = Annotated[
     str,
     typer.Argument(
-        metavar="MODEL", help="Folder or Hub id of a text classifier, or of a guard that fit made.", show_default=False
+        metavar="MODEL",
+        help="Folder or Hub id of a text classifier, or of a guard that fit made; or any other classifier, as "
+        "module:function or a TOML file.",
+        show_default=False,
     ),
 ]
 Guarded = Annotated[
@@ -157,13 +165,28 @@ class _Loading:
             show_default="each character is a word there",
         ),
     ] = None
+    kept_answers: Annotated[
+        Path | None,
+        _of_model(
+            help="Folder for the answers of an endpoint, so that a run goes on where it stopped.", show_default="none"
+        ),
+    ] = None
 
     def load(self, source: str, **more: Any) -> ShortcutGuardrail:
         """The guard around a model; `more` are arguments of `from_pretrained`."""
+        from ..classifiers import is_spec
         from ..guardrail import ShortcutGuardrail
 
         check_device(self.device)
-        return ShortcutGuardrail.from_pretrained(source, **{**asdict(self), **more})
+        given = {**asdict(self), **more}
+        cache, labels = given.pop("kept_answers"), given.pop("labels", None)
+        if is_spec(source):
+            _refuse_reading(source, given)
+            names = None if labels is None else [name.strip() for name in labels.split(",")]
+            return ShortcutGuardrail.around(source, names, segmenter=self.segmenter, cache=cache)
+        if labels is not None:
+            _refuse_labels(source)
+        return ShortcutGuardrail.from_pretrained(source, **given, cache=cache)
 
     def label_of(self, source: str) -> str | None:
         """The label that is asked about, of a model with several; as far as options or the record of a guard say."""
@@ -178,9 +201,25 @@ class _Loading:
         return [source, getattr(self, "base", None), base_of(source)]
 
 
+def _refuse_reading(source: str, given: dict[str, Any]) -> None:
+    for name in ("head", "label", "thresholds", "max_length", "windows", "label_names", "base"):
+        if given.get(name) is not None:
+            said = name.replace("_", "-")
+            raise ConfigError(f"--{said} is for models of Transformers, but '{source}' only answers. Leave it out.")
+
+
+def _refuse_labels(source: str) -> None:
+    raise ConfigError(f"--labels is for module:function and TOML files. '{source}' has labels: see --label-names.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelLoading(_Loading):
     """How a model is loaded, of which no record says how."""
+
+    labels: Annotated[
+        str | None,
+        _of_model(metavar="A,B,C", help="The classes of module:function or of a TOML file.", show_default=False),
+    ] = None
 
     head: Annotated[Head | None, _of_model(help="How logits are read.", show_default="from the model")] = None
     label: Annotated[

@@ -14,7 +14,7 @@ from functools import partial
 
 from ..cards import Flip, find_flips
 from ..errors import ConfigError, GuardrailWarning
-from ..models import EncodedTexts, TextClassifier
+from ..models import EncodedTexts, Reader
 from ..text import spaced, warn_of_absent
 from ..typing import Array, Progress
 from .answers import Answers
@@ -38,7 +38,7 @@ def check_total(n_total: int | None) -> int | None:
 
 def ask(
     before: Questions,
-    classifier: TextClassifier,
+    classifier: Reader,
     encoded: EncodedTexts,
     *,
     answers: Answers | None = None,

@@ -6,6 +6,7 @@ from .few_shot import FOLDS as FOLDS
 from .fitting import FitReport as FitReport
 from .fitting import Fitted as Fitted
 from .fitting import Support as Support
+from .fitting import check_able as check_able
 from .fitting import encode_support as encode_support
 from .fitting import fit_guard as fit_guard
 from .guards import AdapterGuard as AdapterGuard

@@ -10,7 +10,7 @@ import torch
 
 from ..data import enumerated
 from ..errors import GuardrailWarning
-from ..models import EncodedTexts, TextClassifier
+from ..models import EncodedTexts, Reader
 from ..text import WordFinder
 from ..typing import Array, Text
 from .guards import Guard
@@ -61,7 +61,7 @@ MOST_MOVED, MOST_CHANGED = 0.01, 0.005
 
 
 def prediction_changes(
-    base: TextClassifier,
+    base: Reader,
     guard: Guard,
     encoded: EncodedTexts,
     strength: float,
@@ -93,7 +93,7 @@ def prediction_changes(
 
 
 def _others(
-    base: TextClassifier, encoded: EncodedTexts, rows: Array, before: Array, after: Array, without: Array
+    base: Reader, encoded: EncodedTexts, rows: Array, before: Array, after: Array, without: Array
 ) -> tuple[OtherLabel, ...]:
     """The other labels, from the answers to `rows` of N texts; which are `without` words, shape (N,), bool."""
     n, own = int(without.sum()), without[rows]

@@ -15,7 +15,7 @@ from ..audit import AuditReport, model_digest, texts_fingerprint
 from ..config import CertifyConfig
 from ..data import Texts, check_texts, numbers_file, read_numbers, text_hash, write_file
 from ..errors import ConfigError, DataError, RunError
-from ..models import EncodedTexts, TextClassifier
+from ..models import EncodedTexts, Reader
 from ..shortcuts import find_shortcuts
 from ..strength import (
     Certificate,
@@ -74,7 +74,7 @@ def choose_on_labels(
 
 
 def choose_unlabelled(
-    base: TextClassifier,
+    base: Reader,
     fitted: Fitted,
     texts: Texts | EncodedTexts,
     *,
@@ -107,7 +107,7 @@ def choose_unlabelled(
 
 
 def answers_by_strength(
-    base: TextClassifier, fitted: Fitted, texts: Texts, *, kept: Path | None, progress: Progress | None
+    base: Reader, fitted: Fitted, texts: Texts, *, kept: Path | None, progress: Progress | None
 ) -> tuple[list[float], Array]:
     """Strength 0 and those of the grid, S in all, and the class ids of N texts at each of them, shape (S, N).
 
@@ -128,7 +128,7 @@ def answers_by_strength(
     return grid, answers
 
 
-def _digest(base: TextClassifier, fitted: Fitted, texts: Texts) -> str:
+def _digest(base: Reader, fitted: Fitted, texts: Texts) -> str:
     """One hash of all that decides the answers."""
     with fitted.guard.at(1.0) as guarded:
         decides = [model_digest(guarded), base.precision, fitted.config.to_dict(), fitted.shortcuts.to_dict()]
@@ -137,7 +137,7 @@ def _digest(base: TextClassifier, fitted: Fitted, texts: Texts) -> str:
 
 
 def certify_guard(
-    base: TextClassifier,
+    base: Reader,
     fitted: Fitted,
     choice: StrengthChoice,
     *,

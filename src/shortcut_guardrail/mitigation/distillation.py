@@ -30,7 +30,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..config import GuardrailConfig
-from ..models import EncodedTexts, TextClassifier
+from ..models import EncodedTexts, Reader, TextClassifier
 from ..shortcuts import Shortcuts
 from ..strength import Counterfactual
 from ..text import WordFinder, shortened_texts, with_insertions
@@ -42,7 +42,7 @@ _BEARING_SHARE = 0.5  # of every batch, where there are texts of both kinds
 
 
 def counterfactual(
-    base: TextClassifier, encoded: EncodedTexts, shortcuts: Shortcuts, *, progress: Progress | None = None
+    base: Reader, encoded: EncodedTexts, shortcuts: Shortcuts, *, progress: Progress | None = None
 ) -> Counterfactual:
     """Ask the frozen base about N texts, those with a shortcut without it.
 
@@ -54,13 +54,13 @@ def counterfactual(
     logits = np.empty((len(encoded), base.n_classes), dtype=np.float32)
     logits[rest] = base.predict_logits(encoded.select(rest), progress=progress)
     if len(rows):
-        texts = shortened_texts(encoded.select(rows), [positions[r] for r in rows], base.tokenizer.mask_token_id)
+        texts = shortened_texts(encoded.select(rows), [positions[r] for r in rows], base.mask_token_id)
         logits[rows] = base.predict_logits(texts)
     alone = shortcuts.alone.positions(encoded) if shortcuts.alone else []
     if not (held := np.array([i for i, tokens in enumerate(alone) if len(tokens)], dtype=np.int64)).size:
         return Counterfactual(logits, bearing)
     others = [np.setdiff1d(positions[i], alone[i]) for i in held]
-    with_them = base.predict_logits(shortened_texts(encoded.select(held), others, base.tokenizer.mask_token_id))
+    with_them = base.predict_logits(shortened_texts(encoded.select(held), others, base.mask_token_id))
     open_ = np.zeros(len(encoded), dtype=bool)
     open_[held] = with_them.argmax(axis=1) != logits[held].argmax(axis=1)
     logits[held] = with_them
@@ -68,7 +68,7 @@ def counterfactual(
 
 
 def with_insertions_beside(
-    base: TextClassifier, encoded: EncodedTexts, target: Counterfactual, shortcuts: Shortcuts, seed: int
+    base: Reader, encoded: EncodedTexts, target: Counterfactual, shortcuts: Shortcuts, seed: int
 ) -> tuple[EncodedTexts, Counterfactual]:
     """What tells of a strength where words must not decide alone: texts that teach, and copies with words put in."""
     examples = encoded, target.logits, target.bearing

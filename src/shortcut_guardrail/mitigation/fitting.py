@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from ..audit import check_ordinary
 from ..classifiers import require
 from ..config import GuardrailConfig
 from ..data import Texts, check_texts, counted, text_hash, text_number
 from ..display import Shown, Summary, some
-from ..models import EncodedTexts, TextClassifier, warn_of_controls
+from ..models import EncodedTexts, Reader, TextClassifier, warn_of_controls
 from ..shortcuts import Shortcuts, find_shortcuts, with_said
 from ..strength import Calibration, StrengthChoice, UnlabelledCalibration
 from ..text import warn_of_absent
@@ -108,8 +108,17 @@ class Fitted:
         return replace(self, guard=self.strategy.guard(base, self.config, self.shortcuts.finder, model))
 
 
+def check_able(base: Any, strategy: Strategy) -> None:
+    """Refuse a base model that cannot do what a strategy needs, with one that does without."""
+    for needed in strategy.needs:
+        other = "mask" if needed == "adapts" else "distill"
+        does = "cuts shortcuts out in front of any classifier" if needed == "adapts" else "does without"
+        instead = f"strategy='{other}' (--strategy {other}) {does}. "
+        require(base, needed, f"the strategy '{strategy.name}'", otherwise=instead)
+
+
 def fit_guard(
-    base: TextClassifier,
+    base: Reader,
     texts: Texts | EncodedTexts,
     config: GuardrailConfig,
     *,
@@ -119,7 +128,6 @@ def fit_guard(
     progress: Progress | None = None,
 ) -> tuple[Fitted, FitReport, StrengthChoice]:
     """Fit a guard, with the strength that is fixed or that the strategy chose. See `ShortcutGuardrail.fit`."""
-    require(base, "adapts", "a guard")
     seconds: dict[str, float] = {}
     started = time.perf_counter()
 
@@ -127,6 +135,7 @@ def fit_guard(
         seconds[stage] = time.perf_counter() - started - sum(seconds.values())
 
     strategy = strategy_of(config)
+    check_able(base, strategy)
     learns = strategy.learns_from_labels
     warn_about_unused(config, support=support is not None, shortcuts=shortcuts is not None)
     check_keeps_labels(config, base.heads.label)
@@ -149,7 +158,7 @@ def fit_guard(
     learned_from = support[0] if support is not None and learns else encoded
     if learns:
         shortcuts = replace(shortcuts, rows=hashes(learned_from))
-    task = Task(base, encoded, shortcuts, config, seed, support=support, lap=lap, progress=progress)
+    task = Task(cast(Any, base), encoded, shortcuts, config, seed, support=support, lap=lap, progress=progress)
     model, training, chosen = strategy.train(task)
     lap("adapt")
     fitted = Fitted(
@@ -170,7 +179,7 @@ def fit_guard(
     return fitted, report, choice
 
 
-def encode_support(base: TextClassifier, support: Support | None) -> LabelledRows | None:
+def encode_support(base: Reader, support: Support | None) -> LabelledRows | None:
     """The labelled texts as the model takes them, and their class ids, shape (n,)."""
     if support is None:
         return None

@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..models import Batch, EncodedTexts, TextClassifier
-from ..text import WordFinder
-from ..typing import Array, Progress
+from ..classifiers import WordReader, geometric_mean, log_probs
+from ..models import Batch, EncodedTexts, Reader, TextClassifier
+from ..text import WordFinder, shortened_texts
+from ..typing import Array, Progress, Text
 from .scaling import logits_by_strength, merged, scaled, strength_of_each, takes_strength_of_each
 
 
@@ -64,12 +65,12 @@ class MaskGuard:
 
     plain_peft_equivalent = False
 
-    def __init__(self, base: TextClassifier, only: WordFinder) -> None:
+    def __init__(self, base: Any, only: WordFinder) -> None:
         self.base = base
         self.only = only
 
     @contextmanager
-    def at(self, strength: float) -> Iterator[TextClassifier]:
+    def at(self, strength: float) -> Iterator[Reader]:
         """See `AdapterGuard`."""
         if strength == 0:
             yield self.base
@@ -93,6 +94,18 @@ class MaskGuard:
         return out
 
 
+class CutGuard(MaskGuard):
+    """The shortcuts of every text are cut out in front of a classifier of which nothing but answers is known.
+
+    At a strength between 0 and 1 its answers are mixed: log-probabilities, as the strength says.
+    """
+
+    @contextmanager
+    def at(self, strength: float) -> Iterator[Reader]:
+        """See `AdapterGuard`."""
+        yield self.base if strength == 0 else _Cutting.around(self.base, self.only, strength)
+
+
 Guard = AdapterGuard | MaskGuard
 """The base model at any strength."""
 
@@ -113,10 +126,44 @@ class _Targeted(TextClassifier):
 
     def fingerprint(self) -> str:
         """That of the base model, and of what is done to it, so that nobody takes one for the other."""
-        own = json.dumps(
-            [super().fingerprint(), type(self).__name__, self.finder.words, self.finder.kept, self.strength]
-        )
-        return hashlib.sha256(own.encode()).hexdigest()
+        return _fingerprint(self, super().fingerprint())
+
+
+class _Cutting(WordReader):
+    """Shortcuts of every text are cut out before it is answered."""
+
+    finder: WordFinder
+    strength: float
+
+    @classmethod
+    def around(cls, reader: Any, finder: WordFinder, strength: float) -> Self:
+        """The same reader in this way; what was answered is remembered by both."""
+        twin = cls.__new__(cls)
+        twin.__dict__.update(reader.__dict__)
+        twin.finder, twin.strength = finder, strength
+        return twin
+
+    def fingerprint(self) -> str:
+        """See `_Targeted`."""
+        return _fingerprint(self, super().fingerprint())
+
+    def predict_proba(
+        self, texts: Sequence[Text] | EncodedTexts, *, progress: Progress | None = None, again: bool = False
+    ) -> Array:
+        """See `WordReader`."""
+        encoded = texts if isinstance(texts, EncodedTexts) else self.encode(list(texts))  # type: ignore[arg-type]
+        rest = shortened_texts(encoded, self.finder.positions(encoded), None)
+        answered = super().predict_proba(rest, progress=progress, again=again)
+        if self.strength == 1:
+            return answered
+        whole = super().predict_proba(encoded, progress=progress, again=again)
+        return geometric_mean([log_probs(whole) * (1 - self.strength) + log_probs(answered) * self.strength])
+
+
+def _fingerprint(targeted: Any, base: str) -> str:
+    """Of a model and of what is done to texts in front of it."""
+    own = [base, type(targeted).__name__, targeted.finder.words, targeted.finder.kept, targeted.strength]
+    return hashlib.sha256(json.dumps(own).encode()).hexdigest()
 
 
 class _PerInput(_Targeted):

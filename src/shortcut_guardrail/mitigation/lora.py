@@ -58,6 +58,7 @@ def wrap_with_lora(classifier: TextClassifier, lora: Any) -> Any:
     with warnings.catch_warnings():
         # PEFT asks Transformers for an attribute that Transformers is renaming; nothing the user could do about it.
         warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
+        warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")  # it sets that by itself
         return get_peft_model(share_weights(classifier.plain_model), lora)
 
 

@@ -17,7 +17,7 @@ from ..data import enumerated
 from ..decisions import Decisions, made_for
 from ..display import Shown, Summary, number, percent
 from ..errors import ConfigError, DataError, NothingToRepairError
-from ..models import EncodedTexts, TextClassifier
+from ..models import EncodedTexts, Reader
 from ..shortcuts import Shortcuts, find_shortcuts
 from ..strength import StrengthChoice, check_support
 from ..text import text_key, warn_of_absent
@@ -210,7 +210,7 @@ def _tells(labels: Array, automatic: bool) -> bool:
 
 
 def search_shortcuts(
-    base: TextClassifier,
+    base: Reader,
     encoded: EncodedTexts,
     config: GuardrailConfig,
     *,
@@ -246,7 +246,7 @@ def search_shortcuts(
 
 
 def repair_model(
-    base: TextClassifier,
+    base: Reader,
     encoded: EncodedTexts,
     wanted: Wanted,
     *,
@@ -264,7 +264,8 @@ def repair_model(
     strategy, reason, found = wanted.named, "", None
     if strategy == "auto":
         found = search(wanted.plan("distill", labels).config)
-        strategy, reason = supported_strategy(found, has_labels=support is not None and base.heads.label is None)
+        teaches = support is not None and base.heads.label is None
+        strategy, reason = supported_strategy(found, has_labels=teaches, adapts="adapts" in base.capabilities)
     plan = wanted.plan(strategy, labels)
     if found is None and (decisions is not None or (audited is not None and uses_shortcuts(plan.config))):
         found = search(plan.config)
@@ -288,9 +289,10 @@ def repair_model(
     return fitted, Repair(strategy, reason, report, choice, decisions, changes)
 
 
-def supported_strategy(shortcuts: Shortcuts, *, has_labels: bool) -> tuple[str, str]:
+def supported_strategy(shortcuts: Shortcuts, *, has_labels: bool, adapts: bool = True) -> tuple[str, str]:
     """The strategy that words, and where there are none a support set, speak for, and why, in a sentence."""
     if shortcuts.words:
+        way = "distill" if adapts else "mask"
         items = shortcuts.items
         judged = [item.text for item in items if item.verdict == "confirmed" and item.reason == "flips"]
         for by, words, what in (
@@ -300,9 +302,9 @@ def supported_strategy(shortcuts: Shortcuts, *, has_labels: bool) -> tuple[str, 
         ):
             if words:
                 are = "is" if len(words) == 1 else "are"
-                return "distill", f"distill, since {by}{enumerated(words[:5])} {are} {what}"
-        return "distill", f"distill, since the audit finds {enumerated(list(shortcuts.words[:5]))}"
-    if has_labels:
+                return way, f"{way}, since {by}{enumerated(words[:5])} {are} {what}"
+        return way, f"{way}, since the audit finds {enumerated(list(shortcuts.words[:5]))}"
+    if has_labels and adapts:
         return "few-shot", "few-shot, since no word is named or found and there are labelled rows"
     raise nothing_to_repair(shortcuts)
 

@@ -9,6 +9,7 @@ debiasing strength, where strength 0 is the base itself. Whoever predicts, audit
 | `distill` | counterfactual distillation, see `distillation` | W_T + s W_LoRA |
 | `few-shot` | cross-entropy on labelled texts, see `few_shot` | W_T + s W_LoRA |
 | `mask` | nothing | a shortcut's word vector e becomes (1 - s) e + s e_[MASK] |
+| `mask` of what only answers | nothing | log-probabilities are mixed with those of the text without shortcuts |
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..attribution import find_important_tokens
+from ..classifiers import require
 from ..config import GuardrailConfig
 from ..models import EncodedTexts, TextClassifier
 from ..shortcuts import Shortcuts
 from ..strength import Calibration, choose_strength, strengths_to_score
 from ..text import WordFinder
-from ..typing import Array, Progress
+from ..typing import Array, Capability, Progress
 from .distillation import counterfactual, distill_adapter
 from .few_shot import cross_validated_logits, few_shot_adapter
-from .guards import AdapterGuard, Guard, MaskGuard
+from .guards import AdapterGuard, CutGuard, Guard, MaskGuard
 from .maskcl import texts_drawn, train_adapter
 from .training import AdapterTraining
 
@@ -66,6 +68,7 @@ class Strategy(ABC):
     Attributes:
         card: What a guard of this kind is, a sentence for its model card.
         needs_shortcuts: Whether it has to know which words are shortcuts.
+        needs: What the base model has to be able to do.
         learns_from_labels: Whether it learns from labelled texts, and from nothing else. It then chooses its strength
             itself, by cross-validation.
     """
@@ -75,12 +78,13 @@ class Strategy(ABC):
     needs_shortcuts: ClassVar[bool] = False
     learns_from_labels: ClassVar[bool] = False
     trains: ClassVar[bool] = True
+    needs: ClassVar[tuple[Capability, ...]] = ("adapts",)
 
     @abstractmethod
     def train(self, task: Task) -> Trained:
         """Do what the strategy does, with the task's configuration."""
 
-    def guard(self, base: TextClassifier, config: GuardrailConfig, finder: WordFinder, model: Any | None) -> Guard:
+    def guard(self, base: Any, config: GuardrailConfig, finder: WordFinder, model: Any | None) -> Guard:
         """The guard around what was trained, now or before; arguments as in `Task`, and the model."""
         return AdapterGuard(base, model, finder if config.per_input else None)
 
@@ -88,6 +92,7 @@ class Strategy(ABC):
 class _MaskCL(Strategy):
     name = "maskcl"
     card = "A LoRA adapter that lowers a text classifier's reliance on shortcut tokens."
+    needs = ("adapts", "masks")
 
     def train(self, task: Task) -> Trained:
         """Masked contrastive learning, on the tokens that saliency finds important (paper Sections 3.2 and 3.3)."""
@@ -144,16 +149,20 @@ class _FewShot(Strategy):
 
 class _Mask(Strategy):
     name = "mask"
-    card = "A guard that masks known shortcuts before a text classifier answers."
+    card = "A guard that takes known shortcuts out before a text classifier answers."
     needs_shortcuts = True
     trains = False
+    needs = ()
 
     def train(self, task: Task) -> Trained:
         """Nothing is trained: words are masked when the guard answers."""
         return None, AdapterTraining(len(task.encoded)), None
 
-    def guard(self, base: TextClassifier, _config: GuardrailConfig, finder: WordFinder, _model: Any | None) -> Guard:
+    def guard(self, base: Any, _config: GuardrailConfig, finder: WordFinder, _model: Any | None) -> Guard:
         """See `Strategy`."""
+        if "adapts" not in base.capabilities:
+            return CutGuard(base, finder)
+        require(base, "masks", "the strategy 'mask'", otherwise="strategy='distill' does without. ")
         return MaskGuard(base, finder)
 
 

@@ -3,7 +3,9 @@ from .causal import CausalModel as CausalModel
 from .classifier import TextClassifier as TextClassifier
 from .classifier import share_weights as share_weights
 from .classifier import usable_length as usable_length
+from .cost import BudgetSpentError as BudgetSpentError
 from .cost import Cost as Cost
+from .cost import Spent as Spent
 from .cost import measured_seconds as measured_seconds
 from .cost import n_characters as n_characters
 from .distributed import check_alone as check_alone
@@ -27,6 +29,7 @@ from .loading import save_tokenizer as save_tokenizer
 from .precision import Precision as Precision
 from .precision import fast_precision as fast_precision
 from .precision import use_plain_attention as use_plain_attention
+from .reader import Reader as Reader
 from .weights import versions as versions
 from .windows import Joining as Joining
 from .windows import Windowing as Windowing

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast, get_args
 import numpy as np
 import torch
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
 from ..config import Embedding
 from ..data import LabelNames, Texts, Thresholds, class_names, label_ids, of_one_label
@@ -20,7 +21,7 @@ from ..errors import ConfigError, GuardrailWarning, ModelError, RunError
 from ..threads import Lock, compute_in_this_process, one_at_a_time
 from ..typing import Array, Capability, Head, Progress, Text
 from .adapters import merged_copy
-from .cost import Cost, measured_seconds
+from .cost import Cost, Spent, measured_seconds
 from .door import check_model
 from .encoding import Batch, EncodedTexts, warn_of_cut
 from .heads import read_head
@@ -59,14 +60,14 @@ def share_weights(model: Module) -> Module:
 
 
 class TextClassifier:
-    """A sequence classifier and its tokenizer, ready for attribution and adaptation.
+    """A sequence classifier on an encoder or a decoder, and its tokenizer, ready for attribution and adaptation.
 
     It works on a private copy of the module tree, frozen and in evaluation mode, that shares the caller's weights. An
     adapter of PEFT is merged into the copy of the layers that it adapts.
 
     Args:
-        model: A Transformers sequence classifier on an encoder. It is not changed.
-        tokenizer: Its fast tokenizer, with a mask token.
+        model: A Transformers sequence classifier. It is not changed.
+        tokenizer: Its fast tokenizer. Without a mask token words are cut out in place of being masked.
         head: `softmax`, or `sigmoid` for a logit that answers a question of its own; `None` reads it from the model's
             configuration.
         label: Of a head with several labels a text can have: which one is asked about, as "not LABEL" or "LABEL".
@@ -108,6 +109,7 @@ class TextClassifier:
         self.name = str(getattr(model, "name_or_path", "") or "")
         model, self.merged = merged_copy(model, share_weights)
         self.heads = read_head(model, head, label, thresholds)
+        masks = masks and tokenizer.mask_token_id is not None
         _check_tokenizer(model, tokenizer, self.name, masks)
         self.tokenizer = tokenizer
         self.max_length = usable_length(model, tokenizer, max_length)
@@ -117,11 +119,13 @@ class TextClassifier:
         self.device = torch.device(device) if device is not None else default_device()
         self.precision: Precision = fast_precision(self.device) if precision == "auto" else precision
         self.model = model.to(self.device)
+        if self.model.config.pad_token_id is None:  # by which the head of a decoder finds the last token of a text
+            self.model.config.pad_token_id = tokenizer.pad_token_id
         self.packs = packing and can_pack(model)
         if self.precision == "bfloat16" and self.device.type == "cpu":
             use_plain_attention(self.model)
         self.label_names = self.own_label_names = self.heads.answers
-        self._masks, self._hash, self._lock = masks, WeightsHash(), Lock()
+        self._masks, self._hash, self._lock, self.spent = masks, WeightsHash(), Lock(), Spent()
         self._takes_segments = "token_type_ids" in tokenizer.model_input_names and accepts(model, "token_type_ids")
 
     def with_model(self, model: nn.Module) -> TextClassifier:
@@ -162,6 +166,11 @@ class TextClassifier:
     def n_classes(self) -> int:
         """Number of classes C; 2 for a sigmoid head."""
         return len(self.label_names)
+
+    @property
+    def mask_token_id(self) -> int | None:
+        """The id of the mask token; `None` for a model that masks nothing."""
+        return int(self.tokenizer.mask_token_id) if self._masks else None
 
     @property
     def plain_model(self) -> Any:
@@ -270,6 +279,7 @@ class TextClassifier:
         """
         cut = self._cut(batch)
         output, packed = self._run(self.model, batch if cut is None else cut.batch)
+        self.spent.answers += len(batch.indices)
         logits: Tensor = output.logits.float() if packed is None else output.logits.float()[packed.places]
         logits = logits if cut is None else cut.joined(logits, len(batch.indices))
         finite = torch.isfinite(logits).all(dim=-1)
@@ -377,9 +387,8 @@ class TextClassifier:
         """
         from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as peft_defaults
 
-        names = {
-            name.rpartition(".")[2] for name, module in self.encoder.named_modules() if isinstance(module, nn.Linear)
-        }
+        linear = (nn.Linear, Conv1D)  # GPT-2's
+        names = {name.rpartition(".")[2] for name, module in self.encoder.named_modules() if isinstance(module, linear)}
         family = self.plain_model.config.model_type
         for targets in (peft_defaults.get(family), *_LORA_TARGETS):
             if targets and names.issuperset(targets):
@@ -429,11 +438,6 @@ def _check_tokenizer(model: Any, tokenizer: Any, name: str, masks: bool) -> None
         raise ModelError(
             f"The tokenizer of '{name}' is not a fast tokenizer, which is needed to trace tokens back to the text. "
             "Load it with AutoTokenizer and the 'tokenizers' library."
-        )
-    if masks and tokenizer.mask_token_id is None:
-        raise ModelError(
-            f"'{name}' has no mask token, which probing a candidate needs. "
-            "Choose an encoder trained with masked language modeling, such as bert-base-uncased."
         )
     if tokenizer.pad_token_id is None:
         raise ModelError(f"The tokenizer of '{name}' has no padding token. Set tokenizer.pad_token and try again.")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..errors import GuardrailWarning
+from ..errors import GuardrailWarning, RunError
 from ..typing import Text
 
 _TIMED_TEXTS = 6
@@ -30,6 +31,44 @@ class Cost:
     tokens: int | None = None
     calls: int | None = None
     seconds: float | None = None
+
+
+class BudgetSpentError(RunError):
+    """So many answers as one more question takes are not left."""
+
+
+@dataclass
+class Spent:
+    """What was asked of a model so far: answers, the seconds that they took, and the most answers that are allowed."""
+
+    answers: int = 0
+    seconds: float = 0.0
+    most: int | None = None
+
+    def take(self, n: int) -> None:
+        """Count n answers that are about to be asked for.
+
+        Raises:
+            BudgetSpentError: They are more than what is left.
+        """
+        if self.most is not None and self.answers + n > self.most:
+            raise BudgetSpentError(f"The budget leaves {self.most - self.answers} answers, but {n} are needed.")
+        self.answers += n
+
+    @contextmanager
+    def within(self, budget: int) -> Iterator[Spent]:
+        """Within the block so many more answers may be asked for; 0 stands for any number.
+
+        Yields:
+            What is spent within the block: its `answers` and `seconds` are whole once the block ends.
+        """
+        before, begun, here = self.answers, time.perf_counter(), Spent()
+        self.most = before + budget if budget else None
+        try:
+            yield here
+        finally:
+            self.most = None
+            here.answers, here.seconds = self.answers - before, time.perf_counter() - begun
 
 
 def n_characters(text: Text) -> int:

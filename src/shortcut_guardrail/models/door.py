@@ -9,9 +9,10 @@ from torch import nn
 from ..errors import ModelError
 
 _GIVE = "Give a Transformers model that was fine-tuned for sequence classification, and its tokenizer."
-_ONLY_ASKED = (
-    "It has neither gradients nor layers that an adapter could change. It can answer questions about another model "
-    "(docs/howto/second-opinion-sources.md), but cannot be repaired."
+_AROUND = (
+    "It has neither gradients nor layers that an adapter could change. Give what answers for it to "
+    "ShortcutGuardrail.around, which audits it and repairs it in front (docs/howto/any-classifier.md). Or give a "
+    "Transformers model that was fine-tuned for sequence classification, and its tokenizer."
 )
 
 
@@ -28,10 +29,10 @@ def check_model(model: Any, *, masks: bool) -> None:
     if hasattr(model, "tokenizer") and isinstance(getattr(model, "model", None), nn.Module):
         raise ModelError(f"A pipeline ({what}) is no model. Give its parts: pipeline.model and pipeline.tokenizer.")
     if kind.__name__.startswith("SetFit"):
-        raise ModelError(f"{what} is a sentence encoder with a head outside of it. {_ONLY_ASKED} {_GIVE}")
+        raise ModelError(f"{what} is a sentence encoder with a head outside of it. {_AROUND}")
     if not isinstance(model, nn.Module):
         said = "a function" if callable(model) and hasattr(model, "__name__") else f"an object of {what}"
-        raise ModelError(f"The model is {said}, not one of Transformers. {_ONLY_ASKED} {_GIVE}")
+        raise ModelError(f"The model is {said}, not one of Transformers. {_AROUND}")
     if not hasattr(model, "config") or not hasattr(model, "get_input_embeddings"):
         raise ModelError(f"The model is a {what}, not one of Transformers. {_GIVE}")
     if any("quantized" in type(module).__module__.split(".") for module in model.modules()):
@@ -42,5 +43,6 @@ def check_model(model: Any, *, masks: bool) -> None:
     if masks and getattr(model.config, "is_encoder_decoder", False):
         raise ModelError(
             f"A {kind.__name__} reads a text twice, in an encoder and a decoder, and words cannot be masked in both. "
-            "Give a classifier on an encoder alone, such as BERT, RoBERTa, DeBERTa or ModernBERT."
+            "Give a classifier on an encoder alone, such as BERT or ModernBERT, or a function that asks this one to "
+            "ShortcutGuardrail.around (docs/howto/any-classifier.md)."
         )

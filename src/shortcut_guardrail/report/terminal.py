@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ..audit import Estimate, Metric, common_metrics
 from ..data import counted
-from ..display import Screen, cut, interval, number, p_value, percent, some
+from ..display import Screen, asked_for, cut, interval, number, p_value, percent, some
 from ..metrics import fold_groups
 from ..text import visible_name
 from .defaults import defaults_said
@@ -122,6 +122,7 @@ def _audit_summary(document: Mapping[str, Any]) -> list[str]:
     return [
         f"{counted(document['n'], 'text')}, {counted(document['n_candidates'], 'candidate')}, "
         f"{document['n_tested']} of them tested; MSTPS {number(document['mstps'])}.{cut_note(document['n_truncated'])}",
+        *spent(document),
         _audit_outcome(document),
         *_would_take(document),
         *(f"{_sign(c)} {visible_name(c['text'])}: {doubt(c)}" for c in undecided[:EXPLAINED_CANDIDATES]),
@@ -136,12 +137,23 @@ def _audit_summary(document: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def spent(document: Mapping[str, Any]) -> list[str]:
+    """What the audit took, a sentence; nothing of audits that did not count it."""
+    if (answers := document.get("answers")) is None:
+        return []
+    return [f"Asked for {asked_for(answers, document['seconds'], document['n'])}."]
+
+
 def erasures_tried(document: Mapping[str, Any]) -> list[str]:
     """What each way of taking words out does by itself, a sentence; nothing of audits that did not try them."""
     if not (tried := document.get("erasures")):
         return []
     ways = (("mask", "the mask token"), ("cut", "leaving it out"), ("replace", "another word of the text"))
-    shown = [f"{said} changes {tried[way]} ({percent(tried[way] / tried['n'], 0)})" for way, said in ways]
+    shown = [
+        f"{said} changes {tried[way]} ({percent(tried[way] / tried['n'], 0)})"
+        for way, said in ways
+        if tried.get(way) is not None
+    ]
     return [f"Of {counted(tried['n'], 'prediction')}, in place of a word that hardly matters, {', '.join(shown)}."]
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from typing_extensions import TypedDict
 
+from ..classifiers import WordReader, word_reader
 from ..config import GuardrailConfig
 from ..data import NotEmpty, Word, checked, json_content, shown
 from ..errors import ModelError
@@ -24,8 +25,8 @@ _WITHIN = "base_model.model."  # what PEFT puts before the names of weights
 
 
 def place_of(source: str | Path) -> str:
-    """A name that holds from everywhere: an absolute path for a folder that is here, else the Hub id as it is."""
-    return str(Path(source).resolve()) if Path(source).is_dir() else str(source)
+    """A name that holds from everywhere: an absolute path for what is here, else a Hub id or a function as it is."""
+    return str(Path(source).resolve()) if Path(source).exists() else str(source)
 
 
 def path_from(folder: Path, place: str | None) -> str | None:
@@ -60,13 +61,22 @@ def find_base(
     return model, place_of(name)
 
 
+def answering(folder: Path, record: GuardrailRecord, base: Any, cache: str | Path | None) -> tuple[WordReader, str]:
+    """The classifier that a guard cuts words out in front of, and its name."""
+    given = _named_base(folder, record) if base is None else base
+    if given is None:
+        raise ModelError(f"The guard in '{folder}' was made for a function in memory. Give it with base=.")
+    reader = word_reader(given, record.label_names, cache=cache)
+    return reader, place_of(given) if isinstance(given, str | Path) else reader.name
+
+
 def _named_base(folder: Path, record: GuardrailRecord) -> str | None:
     """Where the base model is, if its folder moved with the guard's too; a wrong one is found out by its weights."""
     name, way = record.base_model["name"], record.base_model.get("from_folder")
     if name is None or way is None or Path(name).exists():
         return name
     place = folder.resolve() / way
-    return str(place) if place.is_dir() else name
+    return str(place) if place.exists() else name
 
 
 def base_of(source: str | Path) -> str | None:

@@ -64,6 +64,8 @@ class Layout(TypedDict):
     insertions: NotRequired[Insertions | None]
     defaults: NotRequired[Defaults | None]
     segmenter: NotRequired[str | None]
+    answers: NotRequired[Count | None]
+    seconds: NotRequired[float | None]
     fit_would_take: NotRequired[tuple[_Taken, ...]]
 
 

@@ -7,15 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from ..data import LabelNames, Thresholds, read_whole, to_json, write_folder
-from ..errors import DataError, GuardrailWarning, ModelError
+from ..data import LabelNames, read_whole, to_json, write_folder
+from ..errors import ConfigError, DataError, GuardrailWarning, ModelError
 from ..mitigation import AdapterGuard, Fitted, strategy_of
-from ..models import Joining, TextClassifier, Windowing, save_tokenizer
+from ..models import Reader, TextClassifier, save_tokenizer
 from ..shortcuts import Shortcuts
 from ..strength import StrengthChoice
 from ..text import Segmenter, recorded_segmenter
-from ..typing import Head
-from .adapter import find_base, load_adapter, load_tokenizer, save_adapter
+from .adapter import answering, find_base, load_adapter, load_tokenizer, save_adapter
 from .model_card import model_card
 from .record import GUARDRAIL_FILE, GuardrailRecord, read_fitted_texts, read_record, write_fitted_texts
 
@@ -25,41 +24,38 @@ def load_guarded(
     *,
     base: str | Path | Any | None,
     revision: str | None,
-    head: Head | None,
-    label: str | None,
-    thresholds: Thresholds | None,
-    max_length: int | None,
-    windows: Joining | None,
-    overlap: int,
+    reading: dict[str, Any],
     label_names: LabelNames | None,
     options: dict[str, Any],
     loading: dict[str, bool],
+    cache: str | Path | None = None,
     verify: bool = False,
-) -> tuple[TextClassifier, str, str | None, Fitted, StrengthChoice]:
+) -> tuple[Reader, str, str | None, Fitted, StrengthChoice]:
     """Load a guarded folder, all of it of one version. See `ShortcutGuardrail.from_pretrained`.
 
     Args:
-        head: `None` takes what the folder says, as for all that says how texts are read.
+        reading: `head`, `label`, `thresholds`, `max_length` and `windows`; `None` takes what the folder says.
 
     Returns:
         The base model, where it was found, its revision, the guard around it and the strength in use.
     """
 
-    def read() -> tuple[TextClassifier, str, str | None, Fitted, StrengthChoice]:
+    def read() -> tuple[Reader, str, str | None, Fitted, StrengthChoice]:
         record = read_record(folder)
-        model, base_name = find_base(folder, record, base, revision, loading)
-        longest = record.max_length if max_length is None else max_length
-        tokenizer = load_tokenizer(folder)
-        reading: dict[str, Any] = {"head": head or record.head, "label": label or record.label}
-        reading["thresholds"] = record.thresholds if thresholds is None else thresholds
-        reading["windows"] = record.windows if windows is None else Windowing(windows, overlap)
-        classifier = TextClassifier(model, tokenizer, **reading, max_length=longest, **options)
+        classifier: Reader
+        if record.erasure == "cut":
+            _check_not_read(folder, reading)
+            classifier, base_name = answering(folder, record, base, cache)
+        else:
+            model, base_name = find_base(folder, record, base, revision, loading)
+            read_as = {name: getattr(record, name) if own is None else own for name, own in reading.items()}
+            classifier = TextClassifier(model, load_tokenizer(folder), **read_as, **options)
         _check_weights(folder, record, classifier.fingerprint(), base_name)
-        same = label in (None, record.label)
+        same = reading["label"] in (None, record.label)
         classifier = classifier.named(record.label_names if label_names is None and same else label_names)
         config, strategy = record.config, strategy_of(record.config)
         shortcuts = Shortcuts(record.shortcuts, record.shortcut_rows)
-        adapter = load_adapter(classifier, folder, config, record) if strategy.trains else None
+        adapter = load_adapter(cast(TextClassifier, classifier), folder, config, record) if strategy.trains else None
         choice = _choice(folder, record, classifier)
         fitted = Fitted(
             guard=strategy.guard(classifier, config, shortcuts.finder, adapter),
@@ -91,16 +87,24 @@ def segmenter_of(folder: Path) -> Segmenter | None:
     return recorded_segmenter(record.segmenter)
 
 
+def _check_not_read(folder: Path, reading: dict[str, Any]) -> None:
+    if given := [name for name, own in reading.items() if own is not None]:
+        raise ConfigError(f"{given[0]} is for models of Transformers, but '{folder}' guards another classifier.")
+
+
 def _check_weights(folder: Path, record: GuardrailRecord, found: str, base_name: str) -> None:
     if found != record.base_model["fingerprint"]:
+        made, was, its = ("adapter", "trained on", "weights")
+        if record.erasure == "cut":
+            made, was, its = ("guard", "made for", "fingerprint")
         raise ModelError(
-            f"The adapter in '{folder}' was trained on '{record.base_model['name']}' with weights "
-            f"{record.base_model['fingerprint']}, but the weights of '{base_name}' are {found}. "
-            "Name the model it was trained on with base=."
+            f"The {made} in '{folder}' was {was} '{record.base_model['name']}' with {its} "
+            f"{record.base_model['fingerprint']}, but the {its} of '{base_name}' {'are' if its[-1] == 's' else 'is'} "
+            f"{found}. Name the model it was {was} with base=."
         )
 
 
-def _choice(folder: Path, record: GuardrailRecord, classifier: TextClassifier) -> StrengthChoice:
+def _choice(folder: Path, record: GuardrailRecord, classifier: Reader) -> StrengthChoice:
     """The strength and what speaks for it; a certificate about other answers is left out."""
     certificate = record.certificate
     # Another number format moves answers near a tie only; these change what is answered.
@@ -136,7 +140,7 @@ def _choice(folder: Path, record: GuardrailRecord, classifier: TextClassifier) -
 
 def save_guarded(
     folder: Path,
-    base: TextClassifier,
+    base: Reader,
     fitted: Fitted,
     record: GuardrailRecord,
     *,
@@ -148,7 +152,8 @@ def save_guarded(
     def fill(target: Path) -> None:
         if isinstance(fitted.guard, AdapterGuard):
             save_adapter(fitted.guard, fitted.config, record, target)
-        save_tokenizer(base.tokenizer, target)
+        if (tokenizer := getattr(base, "tokenizer", None)) is not None:
+            save_tokenizer(tokenizer, target)
         (target / GUARDRAIL_FILE).write_text(to_json(record.to_dict()), encoding="utf-8")
         write_fitted_texts(target, fitted.texts)
         (target / "README.md").write_text(model_card(record), encoding="utf-8")

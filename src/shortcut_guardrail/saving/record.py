@@ -18,7 +18,7 @@ from ..mitigation import AdapterTraining
 from ..models import Merged, Windowing
 from ..shortcuts import Shortcut
 from ..strength import DERIVED, Calibration, Certificate, StrengthSource, UnlabelledCalibration
-from ..typing import Head
+from ..typing import Erasure, Head
 
 GUARDRAIL_FILE = "guardrail.json"
 GUARDRAIL_SCHEMA_VERSION = 1
@@ -64,6 +64,8 @@ class GuardrailRecord:
         thresholds: Of a sigmoid head, by label.
         segmenter: What cuts words in scripts without spaces.
         windows: How texts are read that are longer than `max_length`; `None` cuts them.
+        erasure: How a guard of the strategy `mask` takes words out: it masks tokens of an encoder, and cuts words out
+            in front of any other classifier, whose `base_model.name` is `module:function` or the place of a TOML file.
     """
 
     strategy: StrategyName
@@ -91,6 +93,7 @@ class GuardrailRecord:
     segmenter: str | None = None
     windows: Windowing | None = None
     thresholds: dict[str, Annotated[float, Within(above=0, below=1)]] = field(default_factory=dict)
+    erasure: Erasure = "mask"
 
     def without_text_hashes(self) -> GuardrailRecord:
         """The same without a hash of any text."""

@@ -14,7 +14,7 @@ import numpy as np
 from ..audit import AuditReport
 from ..cards import is_of_content, masked_answers, word_vectors
 from ..config import AuditConfig
-from ..models import EncodedTexts, TextClassifier
+from ..models import EncodedTexts, Reader
 from ..stats import LEVELS, levels, p_relative_effect, relative_effect
 from ..text import WordFinder
 from ..typing import Array, Erasure
@@ -34,7 +34,7 @@ _EVEN = 0.5
 
 
 def alike_words(
-    classifier: TextClassifier,
+    classifier: Reader,
     texts: EncodedTexts,
     probs: Array,
     report: AuditReport,
@@ -81,7 +81,7 @@ def _open_words(report: AuditReport, phrases: Mapping[str, int], pulls_to: str, 
     }
 
 
-def alike_to(classifier: TextClassifier, found: Sequence[str], names: Sequence[str]) -> list[str]:
+def alike_to(classifier: Reader, found: Sequence[str], names: Sequence[str]) -> list[str]:
     """Those of some words and phrases that are alike in meaning to what was found, in their order."""
     named = [name for name in names if is_of_content(name)]
     centre = word_vectors(classifier, found).sum(axis=0)
@@ -90,7 +90,7 @@ def alike_to(classifier: TextClassifier, found: Sequence[str], names: Sequence[s
 
 
 def ask_pool(
-    classifier: TextClassifier,
+    classifier: Reader,
     texts: EncodedTexts,
     probs: Array,
     found: Sequence[str],

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..config import ShortcutConfig
-from ..models import EncodedTexts, TextClassifier
+from ..models import EncodedTexts, Reader
 from ..stats import holm, mcnemar_greater, sign_flip_test
 from ..text import WordFinder, erased_texts
 from ..typing import Array, Erasure
@@ -34,7 +34,7 @@ class Paired:
 
 
 def paired_evidence(
-    classifier: TextClassifier, items: list[Shortcut], support: EncodedTexts, labels: Array, erasure: Erasure = "mask"
+    classifier: Reader, items: list[Shortcut], support: EncodedTexts, labels: Array, erasure: Erasure = "mask"
 ) -> list[Paired]:
     """For each candidate what masking it, by this erasure, does to the answers to the labelled texts that hold it.
 
@@ -52,7 +52,7 @@ def paired_evidence(
         after = np.zeros((0, probs.shape[1]))
         if len(rows):
             chosen = [positions[i] for i in rows]
-            mask = classifier.tokenizer.mask_token_id
+            mask = classifier.mask_token_id
             after = classifier.predict_proba(erased_texts(support.select(rows), chosen, mask, erasure))
         right, before = labels[rows], probs[rows]
         was, is_ = (answers.argmax(axis=1) == right for answers in (before, after))

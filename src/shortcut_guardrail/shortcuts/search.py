@@ -27,7 +27,7 @@ from ..config import ShortcutConfig
 from ..data import text_hash
 from ..decisions import Decisions
 from ..errors import ConfigError
-from ..models import EncodedTexts, TextClassifier
+from ..models import EncodedTexts, Reader
 from ..stats import exact_interval
 from ..text import (
     MAX_PHRASE_WORDS,
@@ -52,7 +52,7 @@ LEAST_SHARE = 0.01
 
 
 def find_shortcuts(
-    classifier: TextClassifier,
+    classifier: Reader,
     encoded: EncodedTexts,
     config: ShortcutConfig,
     *,
@@ -110,7 +110,7 @@ def _as_audited(config: ShortcutConfig, report: AuditReport) -> ShortcutConfig:
 
 
 def _named_on_support(
-    classifier: TextClassifier, shortcuts: Shortcuts, support: tuple[EncodedTexts, Array], erasure: Erasure
+    classifier: Reader, shortcuts: Shortcuts, support: tuple[EncodedTexts, Array], erasure: Erasure
 ) -> Shortcuts:
     """What labels say of words that a person named and the audit did not weigh; it changes no verdict, but shows where
     a genuine word was named."""
@@ -123,7 +123,7 @@ def _named_on_support(
 
 
 def ranked_shortcuts(
-    classifier: TextClassifier,
+    classifier: Reader,
     encoded: EncodedTexts,
     config: ShortcutConfig,
     report: AuditReport,
@@ -188,7 +188,7 @@ def _reason_found(candidate: Candidate, dominant: Container[str], brought: Conta
 
 
 def _dominant(
-    classifier: TextClassifier,
+    classifier: Reader,
     texts: EncodedTexts,
     probs: Array,
     report: AuditReport,
@@ -223,7 +223,7 @@ _MOST = 0.5
 
 
 def _deciding(
-    classifier: TextClassifier,
+    classifier: Reader,
     texts: EncodedTexts,
     probs: Array,
     report: AuditReport,
@@ -302,7 +302,7 @@ _PAIRS_AT_ONCE = 2048
 
 
 def _read_masked(
-    classifier: TextClassifier,
+    classifier: Reader,
     texts: EncodedTexts,
     probs: Array,
     candidates: list[_Reading],
@@ -319,7 +319,7 @@ def _read_masked(
             masked = erased_texts(
                 texts.select([i for _, i in chosen]),
                 [np.flatnonzero(one.finder.tokens(texts, i)) for one, i in chosen],
-                classifier.tokenizer.mask_token_id,
+                classifier.mask_token_id,
                 erasure,
             )
             for (one, i), after in zip(chosen, classifier.predict_proba(masked), strict=True):

@@ -9,6 +9,7 @@ from .duplicates import evidence_key as evidence_key
 from .duplicates import find_repeats as find_repeats
 from .duplicates import text_key as text_key
 from .edits import erased_texts as erased_texts
+from .edits import remaining_texts as remaining_texts
 from .edits import shortened_texts as shortened_texts
 from .edits import with_insertions as with_insertions
 from .finder import WordFinder as WordFinder

@@ -8,19 +8,27 @@ from typing import Any
 import numpy as np
 
 from ..models import EncodedTexts
-from ..typing import Array, Erasure
+from ..typing import Array, Erasure, Text
+from .characters import UNSPACED
+from .folding import in_word
 from .units import words_as_units
+from .words import word_spans
 
 
-def erased_texts(encoded: EncodedTexts, positions: list[Array], mask_token_id: int, erasure: Erasure) -> EncodedTexts:
+def erased_texts(
+    encoded: EncodedTexts, positions: list[Array], mask_token_id: int | None, erasure: Erasure
+) -> EncodedTexts:
     """N texts without the tokens at some positions, N arrays.
 
     Args:
         erasure: `mask` puts the mask token in their place, `cut` leaves them out (see `shortened_texts`), and
             `replace` puts other tokens of the same text there, which bring in nothing that it does not say.
     """
-    if erasure != "replace":
-        return (masked_texts if erasure == "mask" else shortened_texts)(encoded, positions, mask_token_id)
+    if erasure == "cut":
+        return shortened_texts(encoded, positions, mask_token_id)
+    assert mask_token_id is not None  # who cannot mask is asked to cut
+    if erasure == "mask":
+        return masked_texts(encoded, positions, mask_token_id)
     replaced = masked_texts(encoded, positions, mask_token_id)
     for ids, ordinary, chosen in zip(replaced.input_ids, replaced.ordinary, positions, strict=True):
         if (others := ids[ordinary]).size:
@@ -39,18 +47,19 @@ def masked_texts(encoded: EncodedTexts, positions: list[Array], mask_token_id: i
     return replace(encoded, input_ids=ids, ordinary=ordinary)
 
 
-def shortened_texts(encoded: EncodedTexts, positions: list[Array], mask_token_id: int) -> EncodedTexts:
+def shortened_texts(encoded: EncodedTexts, positions: list[Array], mask_token_id: int | None) -> EncodedTexts:
     """N texts with the tokens at some positions, N arrays, cut out, and with them a comma that only set them apart.
 
-    A text of which no ordinary token would be left has them masked instead.
+    A text of which no ordinary token would be left has them masked instead, or stays as it is without a mask token.
     """
     cut = []
     for i, chosen in enumerate(positions):
         keep = np.ones(len(encoded.input_ids[i]), dtype=bool)
         keep[chosen] = False
         if len(chosen) and not (keep & encoded.ordinary[i]).any():
-            masked = masked_texts(encoded.select([i]), [chosen], mask_token_id)
-            cut.append((masked, np.arange(len(keep))))
+            one = encoded.select([i])
+            left = one if mask_token_id is None else masked_texts(one, [chosen], mask_token_id)
+            cut.append((left, np.arange(len(keep))))
             continue
         keep[_loose_commas(encoded, i, keep)] = False
         cut.append((encoded.select([i]), np.flatnonzero(keep)))
@@ -58,6 +67,47 @@ def shortened_texts(encoded: EncodedTexts, positions: list[Array], mask_token_id
         name: [getattr(one, name)[0][kept] for one, kept in cut] for name in encoded.token_fields()
     }
     return replace(encoded, **fields)
+
+
+def remaining_texts(encoded: EncodedTexts) -> list[Text]:
+    """What is left of N texts, in characters, where their tokens are words of which some were cut out."""
+    left: list[Text] = []
+    for i, text in enumerate(encoded.texts):
+        sides = [text] if isinstance(text, str) else text
+        kept = [encoded.offsets[i][encoded.segments[i] == side] for side in range(len(sides))]
+        first, *second = (_remaining(part, spans[:, 0]) for part, spans in zip(sides, kept, strict=True))
+        left.append((first, second[0]) if second else first)
+    return left
+
+
+def _remaining(text: str, kept: Array) -> str:
+    """A text without the words that do not start at these places, and without the space that they leave."""
+    words, stays = word_spans(text), set(kept.tolist())
+    if len(words) == len(stays):
+        return text
+    found, end, cut = "", 0, 0  # where the last word that stays ends, and where the first one after it was cut out
+    for at, (start, stop) in enumerate(words):
+        if start in stays:
+            if at and words[at - 1][0] not in stays:
+                before, after = text[end:cut], text[words[at - 1][1] : start]
+                found += _space_between(found, before, after, text[start])
+            else:
+                found += text[end:start]
+            found, end = found + text[start:stop], stop
+        elif not at or words[at - 1][0] in stays:
+            cut = start
+    return found + text[end:] if words[-1][0] in stays else found
+
+
+def _space_between(found: str, before: str, after: str, following: str) -> str:
+    """What stands between two words once those between them are gone: space where it would not fuse with a mark."""
+    if not found:
+        return ""
+    if before and after:
+        return before
+    if not (in_word(found[-1]) and in_word(following)) or UNSPACED.match(found[-1]) or UNSPACED.match(following):
+        return ""
+    return before or after or " "
 
 
 def with_insertions(

@@ -1,0 +1,150 @@
+"""Audits of what only answers: two rounds of asking, what a budget leaves, and what was not asked about."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from made_shards import shard
+from planted_words import FILLERS, NAMES, by_words, planted_texts
+from shortcut_guardrail import ConfigError, ModelError, ShortcutGuardrail
+from shortcut_guardrail.audit.asking import Plan, ask_words
+from shortcut_guardrail.audit.context import judge, tally
+from shortcut_guardrail.audit.measurements import NOT_ASKED
+from shortcut_guardrail.classifiers import word_reader
+from shortcut_guardrail.config import AuditConfig
+from shortcut_guardrail.data import MemoryTexts
+from shortcut_guardrail.report import render_audit
+
+TEXTS, _ = planted_texts(300)
+
+
+def counted(texts=TEXTS, function=by_words, **config):
+    """The report of an audit, and the texts that were asked about."""
+    asked: list[str] = []
+
+    def asking(texts):
+        asked.extend(texts)
+        return function(texts)
+
+    guard = ShortcutGuardrail.around(asking, NAMES)
+    return guard.audit(texts, config=AuditConfig(**config)), asked, guard
+
+
+def test_a_planted_word_is_flagged_and_its_card_and_its_questions_are_made():
+    report, asked, guard = counted()
+    assert [c.text for c in report.flagged] == ["honestly"]
+    assert report.answers == len(asked)
+    assert len(set(asked)) > 0.9 * len(asked)  # but for those that are asked about twice on purpose
+    assert [card.words for card in report.cards] == [("honestly",)]
+    assert (report.erasure, report.erasures.mask, report.erasures.cut) == ("cut", None, 0)
+    assert "Asked for" in render_audit(report)
+    questions = guard.questions(report, cards="all", n=4)
+    assert {key.card for key in questions.keys} == {card.id for card in report.cards}
+    assert guard.find_shortcuts(TEXTS, report=report).words == ("honestly",)
+
+
+def test_words_that_change_nothing_are_asked_about_in_ten_texts_and_stay_tested():
+    asked: list[str] = []
+
+    def asking(texts):
+        asked.extend(texts)
+        return by_words(texts)
+
+    reader, config = word_reader(asking, NAMES), AuditConfig(unit="word")
+    encoded = reader.encode(TEXTS)
+    plan = Plan.of(encoded, np.ones(len(TEXTS), dtype=bool), np.arange(len(TEXTS)), config)
+    ask_words(reader, encoded, plan, config)
+    assert len(asked) == len(TEXTS) + 10 * len(plan.holders) + len(plan.holders["honestly"]) - 10
+    report, _, _ = counted(unit="word")
+    of = {c.text: c for c in report.candidates}
+    assert report.n_tested == len(of) == len(plan.holders)
+    for name in (*FILLERS, "bad", ".", "at"):
+        assert of[name].count == 10 < of[name].n_present
+        assert (of[name].flip_rate, of[name].q_value) == (0.0, 1.0)
+    assert of["honestly"].n_distinct == of["honestly"].n_present
+
+
+def test_the_order_of_the_texts_makes_no_difference():
+    found = [counted(texts)[0].candidates for texts in (TEXTS, TEXTS[::-1])]
+    one, other = ([(c.text, c.count, c.flip_rate, c.q_value) for c in candidates] for candidates in found)
+    assert one == other
+
+
+def test_a_budget_is_kept_and_says_what_it_leaves():
+    texts, _ = planted_texts(300, share=0.9)
+    least, most = ShortcutGuardrail.around(by_words, NAMES).answers_needed(texts)
+    everything, asked, _ = counted(texts)
+    assert least <= len(asked) <= most
+    report, asked, _ = counted(texts, budget=650)
+    assert len(asked) <= 650
+    assert [c.text for c in report.flagged] == ["honestly"]
+    assert report.notes[0] == everything.notes[0]
+    capped, untested = report.notes[1:3]
+    assert "1 word that changed a prediction stands in more" in capped
+    assert "take the prediction away in at least" in capped
+    assert "words untested" in untested
+    assert report.n_tested < everything.n_tested
+    with pytest.raises(ConfigError, match="budget must be at least 600"):
+        counted(texts, budget=500)
+
+
+# "honestly" makes 30 texts class 2 whose rest is 0; 60 more texts hold it about which nobody asked.
+ASKED = [(2, {"honestly": 0})] * 30 + [(2, {"honestly": None})] * 60 + [(0, {})] * 60 + [(2, {})] * 60
+
+
+@pytest.mark.parametrize(("known", "share", "flagged"), [("not asked", 1.0, True), ("changes nothing", 1 / 3, False)])
+def test_texts_that_were_not_asked_about_neither_clear_a_word_nor_stand_for_those_without_it(known, share, flagged):
+    made = shard(ASKED)
+    if known == "not asked":
+        made = replace(made, masked=np.where(made.masked < 0, NOT_ASKED, made.masked))
+    config = AuditConfig()
+    sums = tally(lambda: [made], config)
+    found = judge(lambda: [made], sums, config)
+    (i,) = (i for i, name in enumerate(sums.names) if name == "honestly")
+    assert (sums.lost[i] / sums.present[i], sums.without[i]) == (share, 120)
+    assert (found.flagged == (i,)) == flagged
+
+
+def test_phrases_whose_words_act_together_are_found():
+    def by_phrase(texts):
+        said = [text.replace("to be honest", "honestly") for text in texts]
+        return by_words(said)
+
+    texts = [text.replace("Honestly,", "To be honest,") for text in TEXTS]
+    report, _, _ = counted([text.lower() for text in texts], by_phrase)
+    assert "to be honest" in {c.text for c in report.flagged}
+
+
+def test_answers_that_change_by_themselves_are_told_of():
+    rng = np.random.default_rng(0)
+
+    def noisy(texts):
+        p = by_words(texts)
+        return np.where(rng.random((len(texts), 1)) < 0.3, p[:, ::-1], p)
+
+    report, _, _ = counted(function=noisy, unit="word")
+    assert any("Asked about the same texts twice" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [({"unit": "token"}, "unit token is for encoders"), ({"erasure": "mask"}, "only answers, so that words are cut")],
+)
+def test_what_needs_an_encoder_is_refused(config, said):
+    with pytest.raises(ConfigError, match=said):
+        counted(**config)
+
+
+def test_an_audit_in_shards_is_refused_with_the_way_out(tmp_path):
+    guard = ShortcutGuardrail.around(by_words, NAMES)
+    with pytest.raises(ModelError, match="An audit in one piece does without"):
+        guard.audit_in_shards(MemoryTexts(TEXTS, None), tmp_path / "shards")
+
+
+def test_pairs_are_audited_on_both_sides():
+    pairs = [(text, f"so {i}") for i, text in enumerate(TEXTS[:200])]
+    report, _, _ = counted(pairs, unit="word")
+    assert [c.text for c in report.flagged] == ["honestly"]

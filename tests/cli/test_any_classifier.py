@@ -1,0 +1,87 @@
+"""Commands on `module:function` and on an endpoint in a TOML file, where MODEL stands."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from classifiers.chat_server import chat, served
+from planted_words import by_words, planted_texts
+
+LABELS = ("--labels", "negative,positive")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch, write_csv):
+    """A folder with a function, audited texts and labelled ones."""
+    (tmp_path / "deployed.py").write_text("from planted_words import by_words as answers\n")
+    texts, labels = planted_texts(200)
+    write_csv("data.csv", *zip(texts, labels, strict=True))
+    write_csv("held.csv", *zip(*planted_texts(150, share=0.7, seed=1), strict=True))
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    sys.modules.pop("deployed", None)
+
+
+@pytest.fixture
+def run(cli):
+    def call(*arguments, status=0):
+        found, out, err = cli(*arguments)
+        assert found == status, err
+        return " ".join((out + err).split())
+
+    return call
+
+
+def test_every_command_takes_a_function_where_it_takes_a_model(here, run):
+    model = ("deployed:answers", "data.csv")
+    said = run("audit", *model, *LABELS, "--out", "audit")
+    assert "Asks for" in said
+    assert "Asked for" in said
+    assert "1 flagged" in said
+    document = json.loads((here / "audit" / "audit.json").read_text())
+    assert [word["text"] for word in document["fit_would_take"]] == ["honestly"]
+    run("flips", "audit", *model, *LABELS, "--cards", "all", "--out", "flips.csv")
+    assert "no adapter" in run(
+        "fit", *model, *LABELS, "--strategy", "distill", "--shortcut", "honestly", "--out", "no", status=2
+    )
+    said = run("fit", *model, *LABELS, "--audit", "audit", "--out", "guarded")
+    assert "mask, since the audit finds honestly" in said
+    run("predict", "guarded", "data.csv", "--out", "labels.csv")
+    for place, one in (("base", ("deployed:answers", "held.csv", *LABELS)), ("guard", ("guarded", "held.csv"))):
+        run("evaluate", *one, "--json", f"{place}.json")
+    before, after = (json.loads((here / f"{place}.json").read_text())["accuracy"] for place in ("base", "guard"))
+    assert before < after == 1.0
+    run("to-label", "guarded", "held.csv", "--out", "label.csv", "--n", "40")
+    assert "certified" in run("certify", "guarded", "held.csv", "--labelled", "held.csv")
+    assert "1 flagged" not in run("audit", "guarded", "data.csv", "--out", "again")
+    run("compare", "audit/audit.json", "again/audit.json")
+
+
+def test_labels_are_needed_and_only_there(here, run):
+    refused = run("audit", "deployed:answers", "data.csv", *LABELS, "--windows", "mean", "--out", "a", status=2)
+    assert "--windows is for models of Transformers" in refused
+    assert "Give label_names (--labels a,b,c)" in run("audit", "deployed:answers", "data.csv", "--out", "a", status=2)
+    assert "--labels is for module:function" in run("audit", "folder", "data.csv", *LABELS, "--out", "a", status=2)
+
+
+def by_planted(text, body):
+    (p,) = by_words([text])[:, 1]
+    return 200, {}, chat("positive" if p > 0.5 else "negative", {"positive": float(p), "negative": float(1 - p)})
+
+
+def test_an_endpoint_is_asked_only_when_somebody_agrees_and_what_it_said_is_kept(here, run):
+    with served(by_planted) as asked:
+        (here / "endpoint.toml").write_text(f'kind = "endpoint"\nmodel = "m"\nurl = "{asked.url}"\n')
+        audit = ("audit", "endpoint.toml", "data.csv", *LABELS, "--kept-answers", "kept", "--unit", "word")
+        assert "Say --yes, or set a --budget" in run(*audit, "--confirm-above", "100", "--out", "a", status=2)
+        assert asked.answered == []
+        assert "1 flagged" in run(*audit, "--yes", "--out", "a")
+        paid = len(asked.answered)
+        assert paid > 500
+        run(*audit, "--yes", "--out", "b")
+        assert len(asked.answered) == paid
+        run(*audit, "--budget", "450", "--out", "c")
+        assert len(asked.answered) <= paid + 450
