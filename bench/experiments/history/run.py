@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -41,12 +41,12 @@ EMPTY |= {"sensitivity_histogram": [1] * 20, "n_undecided": 0, "n_truncated": 0,
 EMPTY |= {"agreement": {"mean": 0.5, "n": 1, "top_agrees": 0.5, "untrusted": 0.1, "histogram": [1] * 20}, "cards": []}
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Simulate every case that the results file does not hold."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--histories", type=int, default=500)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     cases = [{"case": "no change", "texts": texts, "exposure": 0.0, "known": False} for texts in (500, 2_000, 10_000)]
     for case, exposure in (("at once", 0.02), ("at once", 0.04), ("creeping", 0.005), ("creeping", 0.01)):
         for known in (True, False):
