@@ -78,10 +78,11 @@ class Clean:
 
 
 def as_keyed(config: GuardrailConfig) -> dict[str, Any]:
-    """A configuration as runs are known by; those from before `erasure` was a setting went by its default."""
+    """A configuration as runs are known by; those from before a setting was one went by its default."""
     values = config.to_dict()
-    if config.shortcuts.erasure == "auto":
-        del values["shortcuts"]["erasure"]
+    for name, default in (("erasure", "auto"), ("not_alone", ())):
+        if getattr(config.shortcuts, name) == default:
+            del values["shortcuts"][name]
     return values
 
 

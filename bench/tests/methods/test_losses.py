@@ -325,8 +325,8 @@ def test_causal_tokens_of_c2l_are_those_of_a_search_one_by_one(texts, batch_size
     rng, mask = np.random.default_rng(0), tokenizer.mask_token_id
     importance = [rng.integers(0, 4, size=n).astype(float) for n in encoded.lengths]  # with ties
     positions, found, n_forward = causal_tokens_one_by_one(model, encoded, importance, mask)
-    forwarded, logits = [], classifier.logits
-    monkeypatch.setattr(classifier, "logits", lambda batch: (forwarded.append(len(batch.indices)), logits(batch))[1])
+    forwarded, answers = [], classifier.answers
+    monkeypatch.setattr(classifier, "answers", lambda batch: (forwarded.append(len(batch.indices)), answers(batch))[1])
     causal = c2l.find_causal_tokens(classifier, encoded, importance, c2l.Replacer(mask))
     assert (causal.positions.tolist(), causal.found.tolist()) == (positions, found)
     assert causal.n_forward == n_forward == sum(forwarded)

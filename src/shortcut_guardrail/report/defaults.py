@@ -24,7 +24,8 @@ def defaults_said(document: Document) -> list[str]:
         for one in found["held_up"]:
             if one["label"] != default:
                 said.append(_without_cues(one, default, number))
-        probes = [f"{percent(p['given'][number] / p['n'], 0)} of {_SAID[p['change']]}" for p in found["probes"][:2]]
+        asked = [p for p in found["probes"] if p["change"] in _SAID and p["n"]]
+        probes = [f"{percent(p['given'][number] / p['n'], 0)} of {_SAID[p['change']]}" for p in asked]
         said.append(
             f"What is left without content is '{default}': {' and '.join(probes)}. So a text may be given it for what "
             "it does not say. Deleting words does not mend that; a threshold, or labelled texts without the cues, may."
