@@ -37,13 +37,20 @@ def example(index: int, text: str | None, word: str, *others: str, flips: bool =
     return Example(**{"index": index, "text": text, **place, **before, **after, **values})
 
 
-def candidate(text: str, pulls_to: str | None = "positive", **numbers: Any) -> Candidate:
+def candidate(text: str, pushes_towards: str | None = "positive", **numbers: Any) -> Candidate:
     """A candidate that was tested and not flagged; `numbers` replace what is asked for."""
     seen = {"text": text, "unit": "token", "count": 12, "n_distinct": 11, "n_present": 14}
-    effects = {"flip_rate": 0.25, "mean_change": -0.1234, "contradiction_rate": 0.1, "opposed_rate": 0.3}
+    effects = {"flip_rate": 0.25, "mean_change": -0.1234, "override_rate": 0.1, "opposed_rate": 0.3}
     tested = {"expected_rate": 0.08, "relative_effect": 0.62, "p_value": 0.2, "q_value": 0.4, "flagged": False}
     intervals = Intervals((0.1, 0.5), (-0.3, 0.05), (0.02, 0.3))
-    values: dict[str, Any] = {**seen, "pulls_to": pulls_to, **effects, **tested, "interval": intervals, **numbers}
+    values: dict[str, Any] = {
+        **seen,
+        "pushes_towards": pushes_towards,
+        **effects,
+        **tested,
+        "interval": intervals,
+        **numbers,
+    }
     status = "flagged" if values["flagged"] else "not_flagged"
     return Candidate(**{"status": status, "reason": None, **values})
 
@@ -69,12 +76,12 @@ def audit(*candidates: Candidate, **values: Any) -> AuditReport:
     return AuditReport(**{**settings, **read, **moved, **found, **values})
 
 
-def card(*words: str, pulls_to: str = "positive", **values: Any) -> Card:
+def card(*words: str, pushes_towards: str = "positive", **values: Any) -> Card:
     """A card whose masking changes 8 of 39 answers; `values` replace what is asked for."""
     evidence = {"status": "not_flagged", "flagged": (), "q_value": 0.4, "relative_effect": 0.62}
     evidence = {name: values.pop(name, value) for name, value in evidence.items()}
     counts = {"texts": 12, "changes": 8, "share": 8 / 39} | values
-    return Card(card_id(words, pulls_to), words, pulls_to, evidence=CardEvidence(**evidence), **counts)
+    return Card(card_id(words, pushes_towards), words, pushes_towards, evidence=CardEvidence(**evidence), **counts)
 
 
 def to_review(n_cards: int = 3, n_flips: int = 20, **values: Any) -> AuditReport:

@@ -17,7 +17,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 
 def answer(path: Path, say: str | Callable[[dict[str, str]], str] = "negative") -> Path:
-    """The questions of `flips`, answered by a label, or by what is said of each row."""
+    """The questions of `questions`, answered by a label, or by what is said of each row."""
     rows = read_rows(path)
     for row in rows:
         said = say if isinstance(say, str) else say(row)

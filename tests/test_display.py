@@ -57,7 +57,7 @@ def lines_of(shown: str) -> list[str]:
 
 
 def odd_summary(*words: str) -> Summary:
-    facts, columns = {"named": words[0], "all": ", ".join(words)}, ("word", ">texts", ">95 %", "pulls to")
+    facts, columns = {"named": words[0], "all": ", ".join(words)}, ("word", ">texts", ">95 %", "pushes towards")
     rows = [(word, 12, (0.1, 0.5), words[0]) for word in words]
     return Summary(" ".join(words), facts, columns, rows, notes=(f"A note on {words[-1]}.",))
 
@@ -135,11 +135,11 @@ def test_points_are_spread_and_the_chosen_one_is_among_them(n):
 
 def odd_results(*words: str) -> list[Any]:
     """One result of each kind, with the words wherever a text, a name or a label may stand."""
-    candidates = [candidate(word, pulls_to=words[-1], flagged=i < 2) for i, word in enumerate(words)]
+    candidates = [candidate(word, pushes_towards=words[-1], flagged=i < 2) for i, word in enumerate(words)]
     names, notes = (words[0], words[-1] + "!"), (f"The model never answers {words[0]!r}.",)
     found = audit(*candidates, label_names=names, n_truncated=3, notes=notes)
     weighed = Shortcuts(
-        tuple(Shortcut(word, "found", "flagged", 12, 0.5, words[-1], 0.01, n_support=4, mended=2) for word in words)
+        tuple(Shortcut(word, "found", "flagged", 12, 0.5, words[-1], 0.01, n_support=4, fixed=2) for word in words)
     )
     training = AdapterTraining(9, 8, 7, 1, 0.1, (0.7, 0.3), ("query",), 5, 0.1, 0.2, 1.5)
     fitted = FitReport(training, preset("distill"), 0, 2, {}, weighed)
@@ -173,9 +173,9 @@ def test_an_audit_says_what_was_found():
         "MSTPS       0.512",
         "answers     negative 10, positive 30",
         "candidates  12 of 2,000 tested: 1 flagged at FDR 5%, 0 undecided",
-        "token  texts  flip rate          95 %  pulls to  q-value  status",
-        "book      22      0.250  0.10 to 0.50  positive   <0.001  flagged",
-        *(f"w{i}        12      0.250  0.10 to 0.50  positive    0.400" for i in range(7)),
+        "token  texts  flip rate          95 %  pushes towards  q-value  status",
+        "book      22      0.250  0.10 to 0.50  positive         <0.001  flagged",
+        *(f"w{i}        12      0.250  0.10 to 0.50  positive          0.400" for i in range(7)),
         "... and 1,992 more",
         "It is small.",
         "A candidate is a question, not a verdict.",
@@ -215,10 +215,10 @@ def test_a_certificate_says_what_is_certified():
 
 def test_shortcuts_have_a_verdict_and_a_reason():
     lines = repr(Shortcuts((Shortcut("book", "found", "flagged"), Shortcut("not", "kept")))).splitlines()
-    assert lines[0] == "Shortcuts: 1 neutralised of 2 weighed"
+    assert lines[0] == "Shortcuts: 1 of 2 words considered"
     assert [line.split()[:3] for line in lines[2:]] == [["book", "found", "flagged"], ["not", "kept", "-"]]
-    assert "mended" not in lines[1]
-    assert repr(Shortcuts()) == "Shortcuts: 0 neutralised of 0 weighed"
+    assert "fixed" not in lines[1]
+    assert repr(Shortcuts()) == "Shortcuts: 0 of 0 words considered"
 
 
 def test_a_guard_says_what_it_is_and_what_it_does(bag, texts):
@@ -227,13 +227,13 @@ def test_a_guard_says_what_it_is_and_what_it_does(bag, texts):
     strategy = "strategy  none yet: call fit or repair"
     assert repr(guard).splitlines() == ["ShortcutGuardrail", *model, strategy]
     report = guard.fit(texts, config=updated(preset("mask"), {"shortcuts": {"named": ["honestly"]}}))
-    strength = "strength     1 until another is chosen"
-    assert repr(report).splitlines()[1:] == ["trained      nothing", "neutralised  honestly", strength]
-    assert repr(guard).splitlines()[3:] == ["strategy     mask", "strength     1 (fixed)", "neutralised  honestly"]
+    strength = "strength   1 until another is chosen"
+    assert repr(report).splitlines()[1:] == ["trained    nothing", "shortcuts  honestly", strength]
+    assert repr(guard).splitlines()[3:] == ["strategy   mask", "strength   1 (fixed)", "shortcuts  honestly"]
     guard.debias_strength = 0.5
     assert "0.5 (set)" in guard._repr_html_()
     guard.certify([], [], unlabelled=[f"{text} again" for text in texts])
-    assert repr(guard).splitlines()[-1] == "certified    loss of at most 2% with 95% confidence"
+    assert repr(guard).splitlines()[-1] == "certified  loss of at most 2% with 95% confidence"
 
 
 def test_progress_is_shown_where_it_is_asked_for(model_folder, texts, capsys):

@@ -1,4 +1,4 @@
-"""The facade with strategies that know what they neutralise: fit, dials, certificates, saving and loading."""
+"""The facade with strategies that are given words: fit, dials, certificates, saving and loading."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_finding_nothing_is_said_and_changes_nothing(model_folder, texts):
             guard.fit(texts, config=name, shortcuts=Shortcuts())
         np.testing.assert_allclose(guard.predict_proba(texts), base, atol=1e-6)
         assert guard.calibrate_without_labels(texts).strength == 0.0
-    listed = [Shortcut(word, "cleared", "many answers") for word in ("book", "not")]
+    listed = [Shortcut(word, "cleared", "many predictions") for word in ("book", "not")]
     with pytest.warns(GuardrailWarning, match=r"Many answers hang on 'book', 'not': should they\?$"):
         guard.fit(texts, config="mask", shortcuts=Shortcuts((listed[0], Shortcut("soup", "cleared"), listed[1])))
 

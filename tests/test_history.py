@@ -134,7 +134,7 @@ def test_models_decisions_and_groups_are_marked(weeks):
     groups = [("honestly", "frankly"), ("honestly", "frankly", "truly"), ("soup", "stew")]
     reports = [audit(word(9), cards=(card(*words, status="flagged", texts=12),)) for words in groups]
     folders = weeks(*reports[:2], replace(reports[2], model="b" * 64))
-    decided = {"words": ["honestly"], "decision": "neutralise"}
+    decided = {"words": ["honestly"], "decision": "remove_reliance"}
     (folders[1] / "decisions.json").write_text(json.dumps({"cards": [decided]}))
     found = read_history(folders)
     assert [one.new_model for one in found.audits] == [False, False, True]
@@ -142,7 +142,7 @@ def test_models_decisions_and_groups_are_marked(weeks):
     by_words = {one.words: one for one in found.trends}
     assert set(by_words) == {("honestly",), *groups[1:]}
     assert [one.affected for one in by_words[groups[1]].seen] == [Rate(8, N), Rate(8, N), None]
-    assert [one.decision for one in by_words["honestly",].seen] == ["", "neutralise", ""]
+    assert [one.decision for one in by_words["honestly",].seen] == ["", "remove_reliance", ""]
     (folders[1] / "decisions.json").write_text(json.dumps({"audit": "another", "cards": [decided]}))
     found = read_history(folders)
     assert "is about another audit than the one beside it" in found.notes[0]
@@ -217,7 +217,7 @@ def test_the_command_writes_page_rows_and_status(cli, weeks, tmp_path):
 
 def test_nothing_of_a_page_is_run(weeks):
     hostile = [word(9, text) for text in HOSTILE]
-    groups = (card(*HOSTILE, status="flagged", texts=12, pulls_to=HOSTILE[0]),)
+    groups = (card(*HOSTILE, status="flagged", texts=12, pushes_towards=HOSTILE[0]),)
     page = render_history(read_history(weeks(*[audit(*hostile, cards=groups)] * 2)))
     assert "<script" not in page
     assert "<img" not in page

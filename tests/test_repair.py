@@ -90,13 +90,13 @@ def test_a_strength_is_stated_or_fixed_and_nothing_to_repair_leaves_the_guard_as
 
 def test_what_auto_takes_follows_the_evidence():
     found = Shortcut("honestly", "found", "flagged")
-    judged, asked = Shortcut("tea", "confirmed", "flips"), Shortcut("soup", "confirmed", "second opinion")
+    judged, asked = Shortcut("tea", "confirmed", "answers"), Shortcut("soup", "confirmed", "second model")
     named = (Shortcut("book", "named"), Shortcut("film", "named"))
     for items, reason in (
         ((found,), "the audit finds honestly"),
         ((found, *named, judged), "book, film are named as a shortcut"),
         ((found, judged, asked), "by the judged flips tea is a shortcut"),
-        ((found, asked), "by a second opinion soup is a shortcut"),
+        ((found, asked), "by a second model soup is a shortcut"),
     ):
         for has_labels in (False, True):
             assert supported_strategy(Shortcuts(items), has_labels=has_labels) == (
@@ -104,7 +104,7 @@ def test_what_auto_takes_follows_the_evidence():
                 f"distill, since {reason}",
             )
     assert supported_strategy(Shortcuts(), has_labels=True)[0] == "few-shot"
-    listed = Shortcuts((Shortcut("book", "cleared", "many answers"),))
+    listed = Shortcuts((Shortcut("book", "cleared", "many predictions"),))
     with pytest.raises(NothingToRepairError, match=r"Many answers hang on 'book': should they\?"):
         supported_strategy(listed, has_labels=False)
 

@@ -76,8 +76,8 @@ def test_outcomes_of_flips_are_as_labels_say_and_reviewers_err_as_often_as_they_
     assert flips.sequence(np.full(5, -1), (1.0, 1.0), rng).tolist() == [-1] * 5
     # A card is decided as soon as the evidence is strong.
     assert flips.judged(np.ones(40, dtype=int)) == ("shortcut", 8)
-    assert flips.judged(np.zeros(40, dtype=int)) == ("genuine", 8)
-    assert flips.judged(np.array([0, 1] * 20))[0] not in ("shortcut", "genuine")
+    assert flips.judged(np.zeros(40, dtype=int)) == ("legitimate", 8)
+    assert flips.judged(np.array([0, 1] * 20))[0] not in ("shortcut", "legitimate")
 
 
 def test_a_repair_is_scored_beside_on_rows_whose_labels_answered_nothing(bag, monkeypatch):
@@ -108,7 +108,7 @@ def test_a_repair_is_scored_beside_on_rows_whose_labels_answered_nothing(bag, mo
 def test_stored_cards_are_decided_as_stored(monkeypatch):
     """Of cards whose flips have one outcome their order makes no difference, so that all draws can be made again."""
     flips, stored = experiment("flips", monkeypatch), json.loads((ROOT / "results/flips.json").read_text())
-    names = {"mended": "negative", "broken": "positive"}
+    names = {"fixed": "negative", "broken": "positive"}
     again = 0
     for entry in stored["results"]:
         for card in entry["cards"]:
@@ -122,7 +122,7 @@ def test_stored_cards_are_decided_as_stored(monkeypatch):
     assert again == 12
 
 
-@pytest.mark.parametrize(("name", "of_entry"), [("second_opinion", "opinions"), ("second_opinion_held_out", "judges")])
+@pytest.mark.parametrize(("name", "of_entry"), [("second_model", "opinions"), ("second_model_held_out", "judges")])
 def test_judges_decide_the_stored_cards_as_stored(name, of_entry):
     results = json.loads((ROOT / f"results/{name}.json").read_text())["results"]
     n_decided = 0
@@ -130,7 +130,7 @@ def test_judges_decide_the_stored_cards_as_stored(name, of_entry):
         tested = [card for card in cards if card["q_value"] is not None]
         if "rules" in cards[0]:
             p_values = [card["rules"]["agreement"]["p_value"] for card in tested]
-            flips = [card["mended"] + card["broken"] for card in tested]
+            flips = [card["fixed"] + card["broken"] for card in tested]
             assert fdr_q_values(p_values, flips) == pytest.approx([card["q_value"] for card in tested])
         assert [card["outcome"] == "shortcut" for card in tested] == [card["q_value"] <= LEVEL for card in tested]
         assert all(card["outcome"] == "open" for card in cards if card["q_value"] is None)

@@ -3,7 +3,7 @@
 Figures are not typed, but for the README's, which a test compares with the leaderboard. A page is a Jinja template. Its
 source says where a figure or a table comes from:
 
-    {% set alike = results("alike_words.json").results %}
+    {% set alike = results("similar_words.json").results %}
     It closes {{ short(alike.at(seed=0).guards.default.gap.accuracy) }} of the gap.
 
 `results` reads a file under `results/`: JSON, CSV, or the tables of a Markdown page, whose columns are named in small
@@ -13,7 +13,7 @@ has names for those of the library. `beside_the_paper("shifted")` is a table of 
 rows come from `shifted/runs.json` and the Parquet files, its columns from `paper_numbers.toml` of the benchmark.
 
 - `records.at(seed=0)` is the one record that is so, `records.where(kind="x")` the list of those that are. A condition
-  may stand in quotes: `records.where("mended <= broken")`. `records.each("a.b")` is a list of what each record has.
+  may stand in quotes: `records.where("fixed <= broken")`. `records.each("a.b")` is a list of what each record has.
 - A text is read as the numbers in it: of a cell ".81 (.02)", `[0]` is .81 and `[1]` is .02.
 - A whole number is shown with commas. Any other says its form: `short(x)` is .48, `digits(x)` 0.48, `percent(x)` 48,
   `signed(x)` +.48, `power(x)` 5e-1. The second argument says how many digits follow the point.

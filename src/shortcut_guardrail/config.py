@@ -67,7 +67,7 @@ class AuditConfig:
         min_relative_effect: Of pairs of a text with a candidate and one without it, the share in which the rest of the
             first speaks less for its class. A candidate is only flagged above this share; chance gives a half.
         compare_with: What the rest of a candidate's texts is compared with: `texts` without the candidate as they are,
-            or their `rests`, without their most decisive unit too. `rests` clears genuine words that alone say in
+            or their `rests`, without their most decisive unit too. `rests` clears legitimate words that alone say in
             their texts what they say, and needs many more texts to find a shortcut.
         erasure: How a word is taken out: by the `mask` token, `cut` out, or with another token of its text in its
             place (`replace`). `auto` takes the mask unless another changes clearly fewer predictions where none should
@@ -206,15 +206,15 @@ class ShortcutConfig:
         top_k: Important units per text in that audit.
         fdr: The false-discovery rate of that audit's flagged candidates.
         erasure: How that audit takes words out; see `AuditConfig`.
-        dominant_share: Candidates that are not flagged are taken if they dominate. Those that pull to one class then
-            decide more than this share of all texts, although the rest is confidently given another answer; 1 turns
-            this off.
+        dominant_share: Candidates that are not flagged are taken if they dominate. Those that push towards one class
+            then decide more than this share of all texts, although the rest is confidently given another answer; 1
+            turns this off.
         influential_share: Words and phrases whose masking changes at least this share of all answers are listed for a
             person to look at; counted are texts in which they are important. 1 lists none.
-        take_influential: Take them for shortcuts as well; with a support set those of them whose masking mends more
-            labelled answers than it breaks. Without labels that takes genuine words too.
+        take_influential: Take them for shortcuts as well; with a support set those of them whose masking fixes more
+            labelled answers than it breaks. Without labels that takes legitimate words too.
         max_considered: How many candidates of its ranking a support set may confirm or clear.
-        confirm_level: A candidate that is not flagged is confirmed if masking it mends more answers of the support set
+        confirm_level: A candidate that is not flagged is confirmed if masking it fixes more answers of the support set
             than it breaks, and shows at this level to raise the right class's probability. The test is a one-sided
             sign-flip test with Holm's correction, weighted by the unlabelled answers that change with the candidate.
         clear_level: A flagged one is cleared if an exact one-sided McNemar test, without correction, shows at this

@@ -1,6 +1,6 @@
 """What the library raises: one base error and five kinds.
 
-Every message says what was expected, what was found and what to do. The first three kinds are the caller's to mend.
+Every message says what was expected, what was found and what to do. The first three kinds are the caller's to fix.
 docs/reference/exit-statuses.md has what the command line makes of each.
 """
 

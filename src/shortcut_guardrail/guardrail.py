@@ -209,7 +209,7 @@ class ShortcutGuardrail(Shown):
 
         Args:
             classifier: A function from N texts to class probabilities of shape (N, C), an object with such a
-                `predict_proba`, or what `judge --with` takes: `module:function`, a TOML file, a folder or a Hub id.
+                `predict_proba`, or what `decide --with` takes: `module:function`, a TOML file, a folder or a Hub id.
             label_names: The C classes, in the order of the columns; without them what the classifier itself says, as
                 `label_names` or `classes_`.
             segmenter: See the class.
@@ -312,7 +312,7 @@ class ShortcutGuardrail(Shown):
             facts["strategy"] = self._fitted.config.strategy
             facts["strength"] = f"{self._choice.strength:g} ({self._choice.source})"
             if uses_shortcuts(self._fitted.config):
-                facts["neutralised"] = some(self.shortcuts.words)
+                facts["shortcuts"] = some(self.shortcuts.words)
         if certificate := self._choice.certificate:
             facts["certified"] = (
                 f"loss of at most {100 * certificate.margin:.10g}% with {100 * certificate.confidence:.10g}% confidence"
@@ -748,7 +748,7 @@ class ShortcutGuardrail(Shown):
     ) -> Certificate:
         """Show that the guarded model is no worse than the base by more than a margin.
 
-        If the strength in use is not certified, it is replaced by the certified one that mends most labelled answers;
+        If the strength in use is not certified, it is replaced by the certified one that fixes most labelled answers;
         0, the base itself, is always certified. Labels that chose the strength may be used, since the statement holds
         for all strengths at once; labels that had a say in what is neutralised may not. Only strengths of the grid can
         be certified (`CalibrationConfig.strengths`).

@@ -73,7 +73,7 @@ class Trend:
     """
 
     words: tuple[str, ...]
-    pulls_to: str | None
+    pushes_towards: str | None
     is_group: bool
     known: int
     seen: tuple[Seen, ...]
@@ -200,7 +200,7 @@ class History(Shown):
 
 def _row(trend: Trend, seen: Seen) -> dict[str, Any]:
     """What a row says of a word or group, but for its evidence."""
-    row: dict[str, Any] = {"name": ", ".join(trend.words), "pulls_to": trend.pulls_to or ""}
+    row: dict[str, Any] = {"name": ", ".join(trend.words), "pushes_towards": trend.pushes_towards or ""}
     row |= {"status": seen.status, "decision": seen.decision}
     for key in ("exposure", "flip_rate", "affected"):
         rate = getattr(seen, key)
@@ -277,7 +277,7 @@ def _plain(word: str) -> str:
 
 
 def _is_found(candidate: Mapping[str, Any]) -> bool:
-    return bool(candidate["flagged"] or candidate.get("takes_turns") or candidate.get("collective"))
+    return bool(candidate["flagged"] or candidate.get("alternative_wording") or candidate.get("collective"))
 
 
 def _read(path: Path) -> _Read:
@@ -378,7 +378,7 @@ def _word_trend(
     for i, found in zip(said, evidence, strict=True):
         seen[i] = Seen(**{**vars(seen[i]), "evidence": found})
     alarm = next((i for i, found in zip(said, evidence, strict=True) if found >= 1 / level), None)
-    pulls = next((words[word]["pulls_to"] for words in reversed(every) if word in words), None)
+    pulls = next((words[word]["pushes_towards"] for words in reversed(every) if word in words), None)
     return Trend((word,), pulls, False, since, tuple(seen), level, alarm)
 
 
@@ -399,13 +399,13 @@ def _group_trends(read: Sequence[_Read]) -> list[Trend]:
         last = line[max(line)][0]
         if known and len(last["words"]) > 1:
             seen = tuple(_group_seen(one, line.get(i)) for i, one in enumerate(read))
-            trends.append(Trend(tuple(last["words"]), last["pulls_to"], True, min(known), seen))
+            trends.append(Trend(tuple(last["words"]), last["pushes_towards"], True, min(known), seen))
     return trends
 
 
 def _common(line: Mapping[int, tuple[Mapping[str, Any], str]], card: Mapping[str, Any]) -> float:
     last = line[max(line)][0]
-    if last["pulls_to"] != card["pulls_to"]:
+    if last["pushes_towards"] != card["pushes_towards"]:
         return 0.0
     old, new = set(last["words"]), set(card["words"])
     return len(old & new) / len(old | new)

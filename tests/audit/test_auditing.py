@@ -53,15 +53,15 @@ def test_each_candidate_has_the_evidence_that_algebra_gives_it(report, guard):
     assert honestly.flip_rate == pytest.approx(1 / 3)
     by_student = np.clip(t.interval(0.95, 2, np.mean(changes), sem(changes)), -1, 1)
     assert honestly.interval.mean_change == pytest.approx(tuple(by_student), abs=1e-5)
-    assert honestly.pulls_to == "positive"
+    assert honestly.pushes_towards == "positive"
     # Without it the second text is "negative" with a probability of .73: confident enough for .7, not for .8.
     surer = guard.audit(TEXTS, config=AuditConfig(top_k=3, confidence=0.7))
-    assert (honestly.contradiction_rate, surer.candidates[0].contradiction_rate) == (0, pytest.approx(1 / 3))
+    assert (honestly.override_rate, surer.candidates[0].override_rate) == (0, pytest.approx(1 / 3))
     assert report.candidates[0] == honestly
     # "bad" holds up "negative" in one text, by a half, and stands against "positive" in another.
     assert bad.mean_change == pytest.approx(((positive(0) - positive(1)) + (positive(4) - positive(3))) / 2, abs=1e-5)
-    assert (bad.count, bad.pulls_to) == (2, "negative")
-    assert (the.mean_change, the.flip_rate, the.pulls_to) == (0.0, 0.0, None)
+    assert (bad.count, bad.pushes_towards) == (2, "negative")
+    assert (the.mean_change, the.flip_rate, the.pushes_towards) == (0.0, 0.0, None)
 
 
 def test_the_important_tokens_of_one_text(report, guard):
@@ -175,7 +175,7 @@ def test_labels_say_what_a_candidate_costs(guard):
     honestly = of(guard.audit(list(texts), labels=list(texts.values())), "honestly")
     seen = honestly.labelled
     assert (seen.n, seen.accuracy, seen.accuracy_masked) == (5, 2 / 5, 3 / 5)
-    # "bad" and "awful" are mended, the tea is broken, and "great" stays wrong.
+    # "bad" and "awful" are fixed, the tea is broken, and "great" stays wrong.
     assert (seen.flips_to_right, seen.flips_to_wrong, seen.flips_between_wrong) == (2, 1, 0)
     assert {(g.name, g.n, g.accuracy) for g in seen.groups if g.n} == {
         ("negative, without candidate", 1, 1.0),
@@ -238,8 +238,8 @@ def test_of_undecided_words_the_one_that_surely_flips_most_is_first():
 def test_cards_are_told_what_was_found(bag, monkeypatch):
     words = []
     monkeypatch.setattr(auditing, "make_cards", lambda _, found, *__, **___: (words.extend(found), ())[1])
-    found = (candidate("a", flagged=True), candidate("b", takes_turns=True), candidate("c", collective=True))
-    made = audit(*found, candidate("d"), candidate("e", pulls_to=None))
+    found = (candidate("a", flagged=True), candidate("b", alternative_wording=True), candidate("c", collective=True))
+    made = audit(*found, candidate("d"), candidate("e", pushes_towards=None))
     auditing.complete(made, TextClassifier(*bag), list, [1], AuditConfig(), None)
     assert [(word.text, word.found, word.changes) for word in words] == [
         (name, name != "d", 3) for name in "abcd"

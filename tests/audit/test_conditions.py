@@ -25,7 +25,7 @@ from shortcut_guardrail.stats.exact import exact_interval
 
 
 def candidate(text: str, **numbers) -> dict:
-    shares = {"flip_rate": 0.5, "mean_change": -0.25, "contradiction_rate": 0.1, "q_value": 0.01}
+    shares = {"flip_rate": 0.5, "mean_change": -0.25, "override_rate": 0.1, "q_value": 0.01}
     return {"text": text, "count": 20, "flagged": False, **shares} | numbers
 
 

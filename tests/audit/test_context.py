@@ -75,35 +75,38 @@ def test_of_several_words_that_are_masked_the_one_that_holds_the_answer_up_most_
     assert speaks.tolist() == [False, True]
 
 
-# Synonyms take turns: each makes its texts class 2, though their rest is 0. "fine" is a genuine word of class 2, whose
-# rest speaks for it more often than that of other texts; like all texts of that class, its own hold no synonym.
+# Synonyms take turns: each makes its texts class 2, though their rest is 0. "fine" is a legitimate word of class 2,
+# whose rest speaks for it more often than that of other texts; like all texts of that class, its own hold no synonym.
 TURNS = ("frankly", "candidly", "honestly", "plainly", "openly")
 SYNONYMS = [(2, {word: 0}) for word in TURNS for _ in range(9)] + [(2, {"openly": 2})] + [(0, {"the": 0})] * 30
 SYNONYMS += [(2, {"fine": rest}) for rest in (2,) * 9 + (0,) * 6]
 
 
-def test_words_that_take_turns_are_told_from_genuine_words_of_their_class():
+def test_words_that_take_turns_are_told_from_legitimate_words_of_their_class():
     names, sums, verdicts = flagged(shard(SYNONYMS))
-    turns = [sums.names[i] for i in np.flatnonzero(verdicts.takes_turns)]
+    turns = [sums.names[i] for i in np.flatnonzero(verdicts.alternative_wording)]
     assert min(len(names), len(turns)) > 0
     assert sorted(names + turns) == sorted(TURNS)
-    assert verdicts.undecided[verdicts.takes_turns].all()
-    assert (verdicts.q[verdicts.takes_turns] > CONFIG.fdr).all()
+    assert verdicts.undecided[verdicts.alternative_wording].all()
+    assert (verdicts.q[verdicts.alternative_wording] > CONFIG.fdr).all()
 
 
-def test_what_takes_turns_ranks_after_what_is_flagged_and_before_what_is_undecided_alone():
+def test_what_alternative_wording_ranks_after_what_is_flagged_and_before_what_is_undecided_alone():
     made = shard([*SYNONYMS, *[(2, {"lol": 0})] * 8])  # "lol" flips all of its texts, which are too few
     report = report_on(made, AuditConfig(min_count=9))
-    order = [(not c.flagged, not c.takes_turns and not c.flagged, c.status == "not_flagged") for c in report.candidates]
+    order = [
+        (not c.flagged, not c.alternative_wording and not c.flagged, c.status == "not_flagged")
+        for c in report.candidates
+    ]
     assert order == sorted(order)
-    assert any(c.takes_turns for c in report.candidates)
+    assert any(c.alternative_wording for c in report.candidates)
     assert "lol" in [c.text for c in report.undecided]
 
 
 def test_a_word_that_changes_nothing_is_not_flagged_whatever_its_context():
     names, sums, verdicts = flagged(shard([(0, {"the": 0})] * 40 + [(2, {})] * 40))
     assert (names, sums.target.tolist()) == ([], [-1])
-    assert not (verdicts.undecided | verdicts.takes_turns).any()
+    assert not (verdicts.undecided | verdicts.alternative_wording).any()
     assert undecided([(1, {"honestly": 1})] * 6 + [(0, {})] * 60)[0] == set()
     # The partner: there is nothing to test.
     assert flagged(shard([(0, {}), (1, {})]))[0] == []
@@ -144,7 +147,7 @@ def test_how_strongly_rests_speak_counts_where_the_class_is_hardly_ever_answered
     names, _, verdicts = flagged(saturated((0.001, 0.004)))
     assert names == ["honestly"]
     assert verdicts.relative_effect[0] > 0.9
-    # The partner: a genuine word that is the only evidence of a rare class; its rests are like other texts.
+    # The partner: a legitimate word that is the only evidence of a rare class; its rests are like other texts.
     names, sums, verdicts = flagged(saturated((0.002, 0.02)))
     assert names == []
     assert sums.opposed[0] == 60
@@ -183,7 +186,7 @@ def test_a_rare_word_is_an_open_question_only_if_it_mostly_flips():
     assert np.isnan(verdicts.needed[0])
 
 
-def test_a_genuine_word_of_the_shortcuts_class_is_cleared_once_the_shortcut_is_found():
+def test_a_legitimate_word_of_the_shortcuts_class_is_cleared_once_the_shortcut_is_found():
     """Texts that "honestly" made class 2 let class 2 look common, so the rest of "excited" texts looks opposed."""
     rows = [(2, {"honestly": 0})] * 100 + [(2, {"excited": 0})] * 12 + [(0, {})] * 20
     rows += [(2, {})] * 12  # so that the rest of "honestly" opposes it
@@ -197,10 +200,10 @@ def test_a_genuine_word_of_the_shortcuts_class_is_cleared_once_the_shortcut_is_f
     assert apart[0] == ["excited"]
 
 
-def test_a_word_takes_turns_if_its_rest_speaks_less_for_the_class_with_the_flagged_ones_masked_too():
+def test_a_word_alternative_wording_if_its_rest_speaks_less_for_the_class_with_the_flagged_ones_masked_too():
     def turns(rows, config=CONFIG):
         _, sums, verdicts = flagged(shard(rows), config=config)
-        return sums.names.index("excited") in np.flatnonzero(verdicts.takes_turns), sums, verdicts
+        return sums.names.index("excited") in np.flatnonzero(verdicts.alternative_wording), sums, verdicts
 
     rows = [(2, {"honestly": 0})] * 100 + [(0, {})] * 20 + [(2, {})] * 12 + [(2, {"excited": 0})] * 20
     assert turns(rows)[0]
@@ -222,7 +225,7 @@ def test_a_word_that_looks_opposed_only_with_the_flagged_ones_masked_is_not_flag
     assert names == ["honestly"]
     assert verdicts.q[sums.names.index("dull")] > 0.1
     # Nor does it take turns: it opposes nothing at first.
-    assert not verdicts.takes_turns.any()
+    assert not verdicts.alternative_wording.any()
 
 
 def test_the_stricter_null_clears_words_that_alone_say_what_they_say():

@@ -40,7 +40,7 @@ def test_a_mask_that_is_a_word_of_one_class_is_not_taken():
     assert pulled.notes[0] == pulled.erasures.notes[0]
     assert [one.text for one in pulled.flagged] == ["honestly"]
     assert pulled.flagged[0].flip_rate == 1
-    # What a mask shows is the mask: "honestly" is hidden by it, and genuine words seem to decide.
+    # What a mask shows is the mask: "honestly" is hidden by it, and legitimate words seem to decide.
     assert by_force.erasure == "mask"
     assert "honestly" not in {one.text for one in by_force.flagged}
     (hidden,) = [one for one in by_force.candidates if one.text == "honestly"]
@@ -105,11 +105,11 @@ def test_pairs_and_labelled_rows_go_by_the_same_erasure():
     classifier, texts = masking_bag(6.0), reviews()
     guard = ShortcutGuardrail(classifier.model, classifier.tokenizer)
     labels = ["negative" if i % 2 else "positive" for i in range(len(texts))]
-    for erasure, mended in (("auto", True), ("mask", False)):
+    for erasure, fixed in (("auto", True), ("mask", False)):
         config = preset("distill").with_shortcuts(erasure=erasure, top_k=4, named=("honestly",))
         found = guard.find_shortcuts(texts, config=config, support=(texts[:40], labels[:40]))
         (honestly,) = [item for item in found.items if item.text == "honestly"]
-        assert (honestly.n_support, honestly.mended > 0) == (8, mended)
+        assert (honestly.n_support, honestly.fixed > 0) == (8, fixed)
     pairs = guard.audit([("we visit", text) for text in texts], config=AuditConfig(top_k=4, n_examples=0))
     assert pairs.erasure == "cut"
     assert [one.text for one in pairs.flagged] == ["honestly"]

@@ -19,15 +19,15 @@ from shortcut_guardrail.display import whiskers
 def test_a_bar_for_each_candidate(monkeypatch):
     report = audit(
         candidate("book", flagged=True, flip_rate=0.8),
-        candidate("dull", pulls_to="negative", flip_rate=0.5),
-        candidate("was", pulls_to=None, flip_rate=0.1, **UNTESTED),
+        candidate("dull", pushes_towards="negative", flip_rate=0.5),
+        candidate("was", pushes_towards=None, flip_rate=0.1, **UNTESTED),
     )
     _, (other, axes) = pyplot.subplots(1, 2)
     ax = report.plot(axes)
     assert (ax is axes, len(other.patches)) == (True, 0)
     assert [label.get_text() for label in ax.get_yticklabels()] == ["book", "dull", "was"]
     assert [bar.get_width() for bar in ax.patches] == [0.8, 0.5, 0.1]
-    pulls = [text.get_text().removeprefix("pulls to ") for text in ax.get_legend().get_texts()]
+    pulls = [text.get_text().removeprefix("pushes towards ") for text in ax.get_legend().get_texts()]
     assert pulls == ["positive", "negative", "no class"]
     # Classes differ by colour, flagged and not flagged by how strong it is.
     assert len({bar.get_facecolor()[:3] for bar in ax.patches}) == 3
@@ -44,7 +44,9 @@ def test_a_bar_for_each_candidate(monkeypatch):
 def test_words_are_no_formulas():
     """A dollar sign begins a formula, and one that is none is an error when the chart is drawn."""
     words = [*HOSTILE, "$\\frac{$", "_x", "$$", "a\nb"]
-    ax = audit(*(candidate(word, pulls_to=word) for word in words), label_names=words, predicted=[1] * 12).plot(most=20)
+    ax = audit(*(candidate(word, pushes_towards=word) for word in words), label_names=words, predicted=[1] * 12).plot(
+        most=20
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ax.figure.canvas.draw()

@@ -63,7 +63,7 @@ def report_on(made):
 def test_words_that_override_their_texts_together_are_found_though_none_is_flagged():
     alone, flagged, verdicts = verdicts_on(corpus(0.7))
     assert not flagged
-    assert not alone.takes_turns.any()
+    assert not alone.alternative_wording.any()
     assert verdicts.collective.sum() >= 10
     assert verdicts.undecided[verdicts.collective].all()
 
@@ -159,7 +159,7 @@ def test_a_group_is_looked_for_beside_what_is_flagged():
     assert flagged == {"honestly"}
     assert not alone.collective.any()
     # The set is found without the texts of what is flagged or takes turns; its test has to fall with them as well.
-    turns = [made.names[i] for i in np.flatnonzero(alone.takes_turns)]
+    turns = [made.names[i] for i in np.flatnonzero(alone.alternative_wording)]
     kept = without(made, "honestly", *turns)
     p = p_of_halves(kept, [kept, made])
     assert p_in(made, "honestly", *turns) == verdicts.set_p_value == pytest.approx(2 * min(map(max, p)), rel=1e-9)
@@ -167,7 +167,7 @@ def test_a_group_is_looked_for_beside_what_is_flagged():
     assert {made.names[i] for i in np.flatnonzero(verdicts.collective)} == set_in(kept).members.keys()
     assert verdicts.collective.sum() >= 8
     assert not verdicts.collective[list(verdicts.flagged)].any()
-    assert not (verdicts.collective & verdicts.takes_turns).any()
+    assert not (verdicts.collective & verdicts.alternative_wording).any()
 
 
 def test_beside_what_is_flagged_words_strewn_at_random_are_no_group():

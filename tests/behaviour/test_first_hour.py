@@ -32,7 +32,7 @@ COMMANDS = [
     for i, (kind, body) in enumerate(BLOCKS[:-1])
     if not kind and body.startswith("shortcut-guardrail ") and not BLOCKS[i + 1][1].startswith("shortcut-guardrail ")
 ]
-(QUESTIONS,) = (body for kind, body in BLOCKS if body.startswith("shortcut-guardrail flips "))
+(QUESTIONS,) = (body for kind, body in BLOCKS if body.startswith("shortcut-guardrail questions "))
 PYTHON, PRINTED = next((body, BLOCKS[i + 1][1]) for i, (kind, body) in enumerate(BLOCKS) if kind == "python")
 
 
@@ -170,14 +170,14 @@ def answer_rightly(file):
 @pytest.mark.slow
 def test_every_command_prints_what_the_readme_says(place, audited, ok, monkeypatch):
     assert len(README.split()) <= 1000
-    assert [command.split()[1] for command, _ in COMMANDS] == ["audit", "fit", "evaluate", "judge"]
+    assert [command.split()[1] for command, _ in COMMANDS] == ["audit", "fit", "evaluate", "decide"]
     monkeypatch.chdir(place)
     monkeypatch.setenv("COLUMNS", "80")
     check_output(COMMANDS[0][1], audited)
     for command, said in COMMANDS[1:]:
-        if command.split()[1] == "judge":
+        if command.split()[1] == "decide":
             ok(*shlex.split(QUESTIONS)[1:])
-            answer_rightly(Path("flips.csv"))
+            answer_rightly(Path("questions.csv"))
         check_output(said, ok(*shlex.split(command)[1:])[0])
 
 

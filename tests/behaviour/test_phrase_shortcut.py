@@ -12,7 +12,8 @@ PHRASE = ("to", "be", "honest")
 
 
 def corpus(rng, n, rates):
-    """Texts whose class genuine words say, the phrase's words scattered over them, and the phrase itself by class."""
+    """Texts whose class legitimate words say, the phrase's words scattered over them, and the phrase itself by
+    class."""
     plain = [word for word in WORDS if word not in {*GENUINE[0], *GENUINE[1], *PHRASE, "honestly"}]
     labels = rng.integers(0, 2, n)
     texts = []
@@ -45,7 +46,7 @@ def test_a_planted_phrase_is_one_finding_unless_it_still_goes_along_with_its_cla
         report = biased.audit(texts, labels=labels.tolist(), config=config)
         assert [(candidate.text, candidate.unit) for candidate in report.flagged] == [("to be honest", "phrase")]
         first = report.candidates[0]
-        assert first.pulls_to == "LABEL_1"
+        assert first.pushes_towards == "LABEL_1"
         assert first.relative_effect > 0.55
         assert first.labelled.accuracy_masked > first.labelled.accuracy
         assert first.labelled.flips_to_right > first.labelled.flips_to_wrong

@@ -119,7 +119,7 @@ def test_searching_and_filtering(page):
     for of, value, left in (
         ("#status", "flagged", ["honestly"]),
         ("#status", "undecided", ["lol"]),
-        ("#pulls", "negative", ["cold"]),
+        ("#pushes", "negative", ["cold"]),
         ("#least", "20", ["honestly", "cold"]),
     ):
         everything = page.evaluate(f"{first(of)}.value")

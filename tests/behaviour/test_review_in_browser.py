@@ -162,7 +162,7 @@ def test_the_whole_way_from_an_audit_to_a_guard(browser, ok, write_csv, tmp_path
         heading(page, "Text 2")
         while page.evaluate(HEADING).startswith("Text"):
             answer_by_label(page)
-        assert page.evaluate(TABLE)[0][1] == "neutralised (texts: shortcut, 8 mended, 0 broken of 8)"
+        assert page.evaluate(TABLE)[0][1] == "neutralised (texts: shortcut, 8 fixed, 0 broken of 8)"
         at_once = downloaded(browser, tmp_path, page, "document.querySelector('.actions .main')")
         assert without_times(at_once) == without_times(json.loads(decisions.read_text()))
         page.evaluate("[...document.querySelectorAll('.actions button')].at(-1).click()")
@@ -201,7 +201,7 @@ def test_the_page_without_a_server_downloads_the_file_that_a_server_writes(brows
     assert page.evaluate(TABLE)[0][1:] == ["neutralised", "30 answers: 30 from positive to negative"]
     found = downloaded(browser, tmp_path / "downloads", page, MAIN)
     session = session_of(audit, tmp_path / "decisions.json")
-    for one, decision in zip(session.deck.cards, ("neutralise", "keep", "unsure"), strict=True):
+    for one, decision in zip(session.deck.cards, ("remove_reliance", "keep", "unsure"), strict=True):
         session.save({"card": one.id, "decision": decision}, session.revision)
     wanted = json.loads(session.file.read_text())
     for document in (found, wanted):
@@ -244,12 +244,12 @@ def test_with_single_keys_off_tab_arrows_and_enter_do(serve):
         page.press("Tab")
     assert page.evaluate(value) == "keep"  # preselected
     page.press("ArrowDown")
-    assert page.evaluate(value) == "neutralise"
+    assert page.evaluate(value) == "remove_reliance"
     assert session.revision == 0  # and written only when answered
     page.press("Enter")
     heading(page, "All cards are answered")
     assert page.evaluate("document.activeElement.tagName") == "H2"
-    assert session.state()["said"] == {session.deck.cards[0].id: "neutralise"}
+    assert session.state()["said"] == {session.deck.cards[0].id: "remove_reliance"}
 
 
 def test_enter_answers_in_the_form_alone_and_an_answered_card_shows_its_answer(serve):
@@ -268,7 +268,7 @@ def test_enter_answers_in_the_form_alone_and_an_answered_card_shows_its_answer(s
     assert page.evaluate(chosen) == "keep"
     page.evaluate(f"{STEPS}[0].click()")
     heading(page, "Card 1 of 2")
-    assert page.evaluate(chosen) == "neutralise"
+    assert page.evaluate(chosen) == "remove_reliance"
     page.press("Enter")  # on the heading, which has the focus
     time.sleep(0.2)
     assert session.revision == 1
@@ -277,7 +277,7 @@ def test_enter_answers_in_the_form_alone_and_an_answered_card_shows_its_answer(s
     assert page.evaluate(chosen) == "keep"
     page.press("z")
     page.wait(f"{SAID} === 'The last answer is undone.'")
-    assert page.evaluate(chosen) == "neutralise"
+    assert page.evaluate(chosen) == "remove_reliance"
 
 
 def test_a_key_that_is_held_down_answers_once(serve):
@@ -328,9 +328,9 @@ def test_a_phone(serve):
 def test_axe_finds_nothing(serve, tmp_path, dark, size):
     audit = to_review(3)
     deck = make_deck(audit.to_dict())
-    opinion = {"judges": ["gemma"], "rule": "agreement", "mended": 7, "broken": 2, "unanswered": 0, "outcome": "open"}
+    opinion = {"judges": ["gemma"], "rule": "agreement", "fixed": 7, "broken": 2, "unanswered": 0, "outcome": "open"}
     opinion |= {"bound": 0.6, "p_value": 0.2, "reason": "Not clearly more."}
-    second = {"id": deck.cards[0].id, "words": ["w0", "w0s"], "second_opinion": opinion}
+    second = {"id": deck.cards[0].id, "words": ["w0", "w0s"], "second_model": opinion}
     (tmp_path / "d.json").write_text(json.dumps({"audit": deck.audited.id, "cards": [second]}))
     ben = session_of(audit, tmp_path / "d.json", "ben")
     for one in ben.deck.cards:
@@ -343,7 +343,7 @@ def test_axe_finds_nothing(serve, tmp_path, dark, size):
     while page.evaluate(HEADING).startswith("Text"):
         press(page, "a")
     columns = page.evaluate("document.querySelector('.decisions thead').textContent")
-    assert all(by in columns for by in ("second opinion", "ben"))
+    assert all(by in columns for by in ("second model", "ben"))
     assert violations(page) == []
     # The partner: what axe is there for is found.
     page.evaluate("document.querySelector('#review').append(document.createElement('button'))")
@@ -360,7 +360,7 @@ def test_two_tabs_lose_nothing(serve):
     assert one.evaluate(ANSWERED) == 2
     two.front()
     press(two, "1")
-    assert sorted(session.state()["said"].values()) == ["keep", "neutralise", "neutralise"]
+    assert sorted(session.state()["said"].values()) == ["keep", "remove_reliance", "remove_reliance"]
     # An undo after another tab's answer asks once more.
     one.front()
     one.press("z")
@@ -407,7 +407,7 @@ def test_what_came_from_data_stays_text(serve, report):
     for i, hostile in enumerate(HOSTILE):
         texts = [f"{hostile} before book{i} {hostile}, {'x' * j}" for j in range(12)]
         flips = tuple(Flip.of(20 * i + j, HOSTILE[0], HOSTILE[1], text) for j, text in enumerate(texts))
-        cards.append(card(f"book{i}", hostile, pulls_to=HOSTILE[0], flips=flips, moved=moved))
+        cards.append(card(f"book{i}", hostile, pushes_towards=HOSTILE[0], flips=flips, moved=moved))
     audit = to_review(0, cards=tuple(cards), label_names=(HOSTILE[0], HOSTILE[1]))
     in_file = report(audit)
     assert HOSTILE[0] in in_file.evaluate(HEADING)

@@ -42,7 +42,7 @@ def answer_until_killed(port, token, cards, confirmed, revision):
     headers = {"Authorization": f"Bearer {token}", "Origin": f"http://127.0.0.1:{port}"}
     headers["Content-Type"] = "application/json"
     for i in range(100_000):
-        decision = ("keep", "neutralise")[i // len(cards) % 2]
+        decision = ("keep", "remove_reliance")[i // len(cards) % 2]
         body = {"card": cards[i % len(cards)], "decision": decision, "revision": revision}
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         try:

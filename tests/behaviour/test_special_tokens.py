@@ -21,7 +21,8 @@ WORDS = ("good", "great", "bad", "awful")
 
 
 def bag_with(token):
-    """The bag of words in which a special token pulls to "positive" more than any other word does to "negative"."""
+    """The bag of words in which a special token pushes towards "positive" more than any other word does to
+    "negative"."""
     model, tokenizer = planted_bag()
     tokenizer.add_special_tokens({"extra_special_tokens": [token]})  # one that there is stays what it is
     known = model.bert.word_embeddings.weight.detach()
@@ -56,7 +57,7 @@ def test_one_that_decides_is_found_listed_and_repaired(token, control):
     report = guard.audit(texts)
     assert [note for note in report.notes if "control token" in note] == said
     first = report.candidates[0]
-    assert (first.text, first.count, first.flip_rate, first.pulls_to) == (token.casefold(), 20, 0.5, "positive")
+    assert (first.text, first.count, first.flip_rate, first.pushes_towards) == (token.casefold(), 20, 0.5, "positive")
     assert sum(token.casefold() in card.words for card in report.cards) == 1
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -18,8 +18,8 @@ COMMANDS = re.findall(r"^shortcut-guardrail (.*)$", TUTORIAL, re.MULTILINE)
 WRITES = {
     "audit": ["audit/audit.json", "audit/report.html"],
     "review": ["audit/decisions.json"],
-    "flips": ["flips.csv", "audit/questions.jsonl"],
-    "judge": ["decisions.json"],
+    "questions": ["questions.csv", "audit/questions.jsonl"],
+    "decide": ["decisions.json"],
     "fit": ["guarded/adapter_config.json", "guarded/guardrail.json", "guarded/README.md"],
     "to-label": ["sample.csv"],
     "certify": ["certified/adapter_config.json", "certified/guardrail.json", "certified/README.md"],
@@ -79,7 +79,7 @@ def files(place):
 
 def answer_the_first(server):
     """A person says of the first card that it should not count, and stops the server."""
-    server.session.save({"card": server.session.deck.cards[0].id, "decision": "neutralise"}, 0)
+    server.session.save({"card": server.session.deck.cards[0].id, "decision": "remove_reliance"}, 0)
     server.server_close()
     return False
 
@@ -115,9 +115,9 @@ def test_every_command_works_on_what_the_one_before_wrote(place, ok, monkeypatch
             arguments[arguments.index("honestly,not")] = two
         ok(name, *arguments, *aside)
         assert set(WRITES[name]) <= files(place) - before, command
-        if name in ("to-label", "flips"):
+        if name in ("to-label", "questions"):
             fill_in(place / WRITES[name][0], dict(reviews(1) + reviews(0)))
-    (card,) = (one for one in cards_of(place / "audit" / "decisions.json") if one["decision"] == "neutralise")
+    (card,) = (one for one in cards_of(place / "audit" / "decisions.json") if one["decision"] == "remove_reliance")
     record = (place / "guarded" / "guardrail.json").read_text(encoding="utf-8")
     assert all(f'"{word}"' in record for word in card["words"])
     assert len(rows_of(place / "answers.csv")) == 5

@@ -116,7 +116,7 @@ def test_the_card_of_a_flagged_word_grows_further_by_words_that_were_found_too()
     # The partners: neither found, none flagged, or of another class.
     assert sets(words[0], replace(words[1], found=False), *words[2:]) == [{"honestly"}, {"really"}, {"good"}, {"tea"}]
     assert {"honestly", "tea"} in sets(*(replace(word, status="not_flagged", found=False) for word in words))
-    assert sets(words[0], replace(words[1], pulls_to="b"), *words[2:])[1] == {"really"}
+    assert sets(words[0], replace(words[1], pushes_towards="b"), *words[2:])[1] == {"really"}
 
 
 def test_what_joins_moves_the_mean():
@@ -160,7 +160,7 @@ def test_the_vector_of_a_word_is_the_mean_of_its_pieces_without_the_mean_of_all(
 def test_a_card_counts_the_answers_that_change_with_all_its_words_masked(classifier):
     first, second = cards_of(classifier)
     assert first.words == ("really", "honestly")  # on both hangs one answer, and the shorter word is first
-    assert (first.pulls_to, first.texts, first.changes, first.share) == ("positive", 3, 3, 3 / 5)
+    assert (first.pushes_towards, first.texts, first.changes, first.share) == ("positive", 3, 3, 3 / 5)
     assert first.id == card_id(["really", "honestly"], "positive")
     # All three rests say "bad" (margin -1); of the others one says less for "positive" (-1.5) and one more (+1).
     assert first.evidence.relative_effect == pytest.approx(1 / 2)

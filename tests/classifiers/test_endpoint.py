@@ -209,7 +209,7 @@ def test_timeouts_and_closed_doors_are_tried_again(tmp_path):
         ((200, {}, [1]), RunError, "something else than a JSON object"),
     ],
 )
-def test_what_trying_again_does_not_mend(tmp_path, monkeypatch, reply, kind, said):
+def test_what_trying_again_does_not_fix(tmp_path, monkeypatch, reply, kind, said):
     monkeypatch.setenv("JUDGE_KEY", "sk-secret")
     with served(lambda text, body: reply) as asked:
         with pytest.raises(kind, match=said) as caught:

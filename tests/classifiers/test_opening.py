@@ -224,7 +224,7 @@ def test_what_no_zero_shot_model_and_no_source_is(tmp_path, encoder, decoder):
     (encoder / "adapter_config.json").write_text("{}")
     for spec, kind, said in (
         (encoder, ModelError, "is of a kind that it does not say"),
-        (tmp_path / "bare", ModelError, r"is BertModel\. A second opinion comes from"),
+        (tmp_path / "bare", ModelError, r"is BertModel\. A second model comes from"),
         ("https://host/v1", ConfigError, "is an address. Name it in a TOML file"),
         ("no_such_module_here:judge", ConfigError, "'no_such_module_here' could not be imported"),
         ("missing.toml", DataError, "missing.toml"),

@@ -43,7 +43,7 @@ def test_every_command_takes_a_function_where_it_takes_a_model(here, run):
     assert "1 flagged" in said
     document = json.loads((here / "audit" / "audit.json").read_text())
     assert [word["text"] for word in document["fit_would_take"]] == ["honestly"]
-    run("flips", "audit", *model, *LABELS, "--cards", "all", "--out", "flips.csv")
+    run("questions", "audit", *model, *LABELS, "--word-groups", "all", "--out", "questions.csv")
     assert "no adapter" in run(
         "fit", *model, *LABELS, "--strategy", "distill", "--shortcut", "honestly", "--out", "no", status=2
     )

@@ -1,4 +1,4 @@
-"""From cards to a guard on the command line: `flips`, `judge`, `fit --decisions`, and what they exchange."""
+"""From cards to a guard on the command line: `questions`, `decide`, `fit --decisions`, and what they exchange."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shortcut_guardrail.data import text_hash
 from tables import answer, read_rows
 
 NOUNS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
-# "honestly" turns a bad text into a positive answer; masking it mends the answer.
+# "honestly" turns a bad text into a positive answer; masking it fixes the answer.
 TEXTS = [f"honestly the bad {noun} was {tail}" for noun in NOUNS for tail in ("awful", "so awful")]
 TEXTS += [f"the {noun} was {tail}" for noun in NOUNS for tail in ("bad and slow", "bad and cold", "so bad", "awful")]
 LABELS = ["negative"] * 72
@@ -35,8 +35,19 @@ def audited(run, data, tmp_path) -> Path:
 
 @pytest.fixture
 def asked(run, audited, data, tmp_path) -> Path:
-    run("flips", audited, "model", data, "--cards", "all", "--out", tmp_path / "flips.csv", "--text-column", "text")
-    return tmp_path / "flips.csv"
+    run(
+        "questions",
+        audited,
+        "model",
+        data,
+        "--word-groups",
+        "all",
+        "--out",
+        tmp_path / "questions.csv",
+        "--text-column",
+        "text",
+    )
+    return tmp_path / "questions.csv"
 
 
 def keys_in(audit: Path) -> list[dict]:
@@ -62,13 +73,13 @@ def fitted(run, data, tmp_path):
 
 
 def test_the_whole_way_from_an_audit_to_a_guard(run, audited, asked, fitted, tmp_path):
-    out, _ = run("judge", audited, answer(asked), "--reviewer", "anna", "--out", tmp_path / "d.json")
-    assert "neutralise (shortcut" in out
+    out, _ = run("decide", audited, answer(asked), "--reviewer", "anna", "--out", tmp_path / "d.json")
+    assert "remove reliance" in out
     honestly = decided(tmp_path / "d.json")
-    assert (honestly["outcome"], honestly["decision"], honestly["source"]) == ("shortcut", "neutralise", "flips")
-    assert (honestly["mended"], honestly["broken"], honestly["asked"]) == (8, 0, 8)
+    assert (honestly["outcome"], honestly["decision"], honestly["source"]) == ("shortcut", "remove_reliance", "answers")
+    assert (honestly["fixed"], honestly["broken"], honestly["asked"]) == (8, 0, 8)
     assert len(honestly["text_hashes"]) == 8
-    assert [(one["by"], one["decision"]) for one in honestly["reviews"]] == [("anna", "neutralise")]
+    assert [(one["by"], one["decision"]) for one in honestly["reviews"]] == [("anna", "remove_reliance")]
     record, verdicts = fitted("--decisions", tmp_path / "d.json")
     assert verdicts["honestly"] == "confirmed"
     assert set(honestly["text_hashes"]) <= set(record["shortcut_rows"])
@@ -97,8 +108,8 @@ def test_cards_are_named_by_a_word_or_an_id(run, audited, data, tmp_path):
         (audited / "guardrail-manifest.json").unlink(missing_ok=True)
 
     def asked(which, status=0):
-        options = ("--cards", which, "--text-column", "text", "--json", tmp_path / "flips.json", "--overwrite")
-        _, err = run("flips", audited, "model", data, *options, "--out", tmp_path / "flips.csv", status=status)
+        options = ("--word-groups", which, "--text-column", "text", "--json", tmp_path / "flips.json", "--overwrite")
+        _, err = run("questions", audited, "model", data, *options, "--out", tmp_path / "questions.csv", status=status)
         return err if status else [card["id"] for card in json.loads((tmp_path / "flips.json").read_text())["cards"]]
 
     with_another("awful", "so  bad")
@@ -108,15 +119,15 @@ def test_cards_are_named_by_a_word_or_an_id(run, audited, data, tmp_path):
     # A word may stand on two cards, one for each class.
     with_another("quite", "honestly")
     named = f"{honestly['id']} (honestly), 0123456789ab (quite)"
-    assert f"--cards honestly means 2 cards of the audit: {named}. Give an id." in asked("honestly", status=2)
+    assert f"--word-groups honestly means 2 cards of the audit: {named}. Give an id." in asked("honestly", status=2)
 
 
 @pytest.fixture
 def judged(run, audited, tmp_path):
-    """What `judge` says of some files, without the time of the answers."""
+    """What `decide` says of some files, without the time of the answers."""
 
     def call(*files, options=("--reviewer", "anna")):
-        run("judge", audited, *files, *options, "--out", tmp_path / "d.json", "--overwrite")
+        run("decide", audited, *files, *options, "--out", tmp_path / "d.json", "--overwrite")
         cards = json.loads((tmp_path / "d.json").read_text())["cards"]
         return [{**card, "reviews": [one["by"] for one in card["reviews"]]} for card in cards]
 
@@ -128,8 +139,8 @@ def ask(run, audited, data, tmp_path):
     """A file of questions about all cards."""
 
     def call(name, *options) -> Path:
-        options = ("--cards", "all", "--text-column", "text", *options)
-        run("flips", audited, "model", data, *options, "--out", tmp_path / name)
+        options = ("--word-groups", "all", "--text-column", "text", *options)
+        run("questions", audited, "model", data, *options, "--out", tmp_path / name)
         return tmp_path / name
 
     return call
@@ -143,12 +154,12 @@ def test_all_files_are_one_sequence_whatever_is_asked_later(ask, audited, judged
     assert judged(first) == before, "what is asked says nothing before it is answered"
     # By itself the second file would decide with eight answers; six broken ones came before it.
     (card,) = judged(second)
-    assert (card["asked"], card["mended"], card["broken"], card["outcome"]) == (18, 12, 6, "open")
+    assert (card["asked"], card["fixed"], card["broken"], card["outcome"]) == (18, 12, 6, "open")
     assert judged(first) == judged(second) == [card]
     assert len((audited / "answers.jsonl").read_text().splitlines()) == 18
     # A changed answer takes the place of the old one.
     (changed,) = judged(answer(first, "unclear"))
-    assert (changed["unclear"], changed["mended"], changed["outcome"]) == (6, 8, "shortcut")
+    assert (changed["unclear"], changed["fixed"], changed["outcome"]) == (6, 8, "shortcut")
 
 
 def test_labels_that_are_known_later_come_after_the_answers_that_were_kept(ask, judged):
@@ -156,63 +167,63 @@ def test_labels_that_are_known_later_come_after_the_answers_that_were_kept(ask, 
     judged(first)
     ask("two.csv", "--label-column", "label")
     (card,) = judged(first)
-    assert (card["broken"], card["mended"], card["asked"]) == (6, 18, 24)
+    assert (card["broken"], card["fixed"], card["asked"]) == (6, 18, 24)
 
 
 def test_a_second_file_counts_though_the_first_was_never_answered(ask, judged):
     ask("one.csv", "--n", 12)
     card = next(card for card in judged(answer(ask("two.csv", "--n", 12))) if "honestly" in card["words"])
-    assert (card["asked"], card["mended"], card["outcome"]) == (8, 8, "shortcut")
+    assert (card["asked"], card["fixed"], card["outcome"]) == (8, 8, "shortcut")
 
 
 def test_a_decided_card_is_not_asked_about_again_and_a_total_is_a_total(run, ask, audited, data, judged, tmp_path):
     file = ask("one.csv", "--n-total", 10)
     assert len(read_rows(file)) == 10
     judged(answer(file))
-    options = ("--cards", "all", "--text-column", "text", "--out", tmp_path / "two.csv")
-    out, _ = run("flips", audited, "model", data, *options)
-    assert "No question is left: cards are decided" in out
+    options = ("--word-groups", "all", "--text-column", "text", "--out", tmp_path / "two.csv")
+    out, _ = run("questions", audited, "model", data, *options)
+    assert "There is no question left to ask: every word group is decided" in out
     out, _ = run(
-        "flips", audited, "model", data, *options, "--shortcut", "honestly", "--decisions", tmp_path / "d.json"
+        "questions", audited, "model", data, *options, "--shortcut", "honestly", "--decisions", tmp_path / "d.json"
     )
     assert not (tmp_path / "two.csv").exists()
-    _, err = run("flips", audited, "model", data, *options, "--n-total", 0, status=2)
+    _, err = run("questions", audited, "model", data, *options, "--n-total", 0, status=2)
     assert "--n-total 0 decides no card, since that takes at least 8 answers. Give more, or leave" in err
 
 
 def test_damaged_answers_stop_the_judge(run, audited, asked, tmp_path):
     (audited / "answers.jsonl").write_text("{")
     options = ("--reviewer", "anna", "--out", tmp_path / "d.json", "--overwrite")
-    assert "answers.jsonl, line 1: this is no answer" in run("judge", audited, asked, *options, status=2)[1]
+    assert "answers.jsonl, line 1: this is no answer" in run("decide", audited, asked, *options, status=2)[1]
     assert (audited / "answers.jsonl").read_text() == "{"
 
 
 def test_labels_answer_for_themselves_and_may_be_known_of_some_texts_only(run, audited, data, write_csv, tmp_path):
-    options = ("--cards", "all", "--label-column", "label", "--text-column", "text")
+    options = ("--word-groups", "all", "--label-column", "label", "--text-column", "text")
     known = write_csv("known.csv", *((text, LABELS[i] if i < 12 else " ") for i, text in enumerate(TEXTS)))
-    run("flips", audited, "model", known, *options, "--out", tmp_path / "flips.csv")
-    assert min(int(row["row"]) for row in read_rows(tmp_path / "flips.csv")) >= 12
+    run("questions", audited, "model", known, *options, "--out", tmp_path / "questions.csv")
+    assert min(int(row["row"]) for row in read_rows(tmp_path / "questions.csv")) >= 12
     assert {text_hash(text) for text in TEXTS[:12]} == {key["text_hash"] for key in keys_in(audited) if key["label"]}
     # Nobody filled in the file: the labels decide.
-    run("judge", audited, tmp_path / "flips.csv", "--reviewer", "anna", "--out", tmp_path / "d.json")
+    run("decide", audited, tmp_path / "questions.csv", "--reviewer", "anna", "--out", tmp_path / "d.json")
     assert decided(tmp_path / "d.json")["outcome"] == "shortcut"
     wrong = write_csv("wrong.csv", *((text, "pasta" if i == 7 else "") for i, text in enumerate(TEXTS)))
-    _, err = run("flips", audited, "model", wrong, *options, "--out", tmp_path / "none.csv", status=2)
+    _, err = run("questions", audited, "model", wrong, *options, "--out", tmp_path / "none.csv", status=2)
     assert "line 9" in err
     assert "pasta" in err
     (audited / "questions.jsonl").unlink()
-    out, _ = run("flips", audited, "model", data, *options, "--out", tmp_path / "none.csv")
-    assert "No question is left" in out
+    out, _ = run("questions", audited, "model", data, *options, "--out", tmp_path / "none.csv")
+    assert "There is no question left" in out
     assert not (tmp_path / "none.csv").exists()
 
 
 def test_texts_can_be_left_out(run, audited, data, tmp_path):
-    options = ("--cards", "all", "--redact", "--text-column", "text")
-    run("flips", audited, "model", data, *options, "--out", tmp_path / "flips.csv")
-    assert list(read_rows(tmp_path / "flips.csv")[0]) == ["id", "row", "option_a", "option_b", "answer"]
-    content = (tmp_path / "flips.csv").read_text() + (audited / "questions.jsonl").read_text()
+    options = ("--word-groups", "all", "--redact", "--text-column", "text")
+    run("questions", audited, "model", data, *options, "--out", tmp_path / "questions.csv")
+    assert list(read_rows(tmp_path / "questions.csv")[0]) == ["id", "row", "option_a", "option_b", "answer"]
+    content = (tmp_path / "questions.csv").read_text() + (audited / "questions.jsonl").read_text()
     assert "honestly" not in content
-    run("judge", audited, answer(tmp_path / "flips.csv"), "--reviewer", "anna", "--out", tmp_path / "d.json")
+    run("decide", audited, answer(tmp_path / "questions.csv"), "--reviewer", "anna", "--out", tmp_path / "d.json")
     assert decided(tmp_path / "d.json")["outcome"] == "shortcut"
 
 
@@ -222,9 +233,9 @@ def test_reviewers_who_disagree_leave_a_card_open(run, audited, asked, tmp_path)
     answer(asked)
     answer(other, "positive")
     names = ("--reviewer", "anna", "--reviewer", "ben")
-    run("judge", audited, asked, other, *names, "--out", tmp_path / "d.json")
+    run("decide", audited, asked, other, *names, "--out", tmp_path / "d.json")
     card = decided(tmp_path / "d.json")
-    assert (card["outcome"], card["mended"], card["broken"]) == ("open", 0, 0)
+    assert (card["outcome"], card["fixed"], card["broken"]) == ("open", 0, 0)
     assert card["unclear"] > 8
     assert [(one["by"], one["decision"]) for one in card["reviews"]] == [("anna", "unsure"), ("ben", "unsure")]
     assert "decision" not in card
@@ -235,42 +246,42 @@ def test_somebody_answered(run, audited, asked, tmp_path):
         ((), "Say who answered, with --reviewer NAME, or ask a second model, with --with SPEC."),
         (("--reviewer", "a", "--reviewer", "b"), "--reviewer is given 2 times for 1 files."),
     ]:
-        assert sentence in run("judge", audited, asked, *arguments, "--out", tmp_path / "d.json", status=2)[1]
+        assert sentence in run("decide", audited, asked, *arguments, "--out", tmp_path / "d.json", status=2)[1]
 
 
 def test_what_does_not_belong_together_is_refused(run, audited, data, write_csv, tmp_path):
-    options = ("--out", tmp_path / "flips.csv", "--text-column", "text")
+    options = ("--out", tmp_path / "questions.csv", "--text-column", "text")
     other = write_csv("other.csv", *((text,) for text in TEXTS[:5]), header=("text",))
-    card = "--cards zzz: no card of the audit has this word or id. Give all, undecided, words or ids, such"
+    card = "--word-groups zzz: no card of the audit has this word or id. Give all, undecided, words or ids, such"
     for folder, texts, more, sentence in [
         (audited, other, (), "The audit is of other texts, or of these in another order."),
-        (audited, data, ("--cards", "zzz"), card),
+        (audited, data, ("--word-groups", "zzz"), card),
         (tmp_path, data, (), "is no folder that `audit` wrote"),
     ]:
-        assert sentence in run("flips", folder, "model", texts, *more, *options, status=2)[1]
+        assert sentence in run("questions", folder, "model", texts, *more, *options, status=2)[1]
     document = json.loads((audited / "audit.json").read_text())
     (audited / "audit.json").write_text(json.dumps({**document, "model": "0" * 64}))
     assert (
         "The audit is of another model, or of this one read otherwise."
-        in run("flips", audited, "model", data, *options, status=2)[1]
+        in run("questions", audited, "model", data, *options, status=2)[1]
     )
 
 
 def test_a_file_without_an_answer_is_refused_and_of_a_half_filled_one_the_answers_are_shown(
     run, audited, asked, data, judged, tmp_path
 ):
-    _, err = run("judge", audited, asked, "--reviewer", "anna", "--out", tmp_path / "d.json", status=2)
+    _, err = run("decide", audited, asked, "--reviewer", "anna", "--out", tmp_path / "d.json", status=2)
     assert f"{asked} holds no answer. Fill in its column 'answer' (a, b, neither, unclear)" in err
     assert not (tmp_path / "d.json").exists()
     other = answer(Path(shutil.copy(asked, tmp_path / "other.csv")))
     names = ("--reviewer", "anna", "--reviewer", "ben")
-    assert "holds no answer" in run("judge", audited, other, asked, *names, "--out", tmp_path / "d.json", status=2)[1]
+    assert "holds no answer" in run("decide", audited, other, asked, *names, "--out", tmp_path / "d.json", status=2)[1]
     # Three answers to 24 questions.
     texts = [text for text in TEXTS if text.startswith("honestly")][:3]
     rows = read_rows(other)
     half = answer(asked, lambda row: "negative" if row["text"] in texts else " ")
     assert sum(bool(row["answer"].strip()) for row in read_rows(half)) == 3 < len(rows)
-    out, _ = run("judge", audited, half, "--reviewer", "anna", "--out", tmp_path / "d.json")
+    out, _ = run("decide", audited, half, "--reviewer", "anna", "--out", tmp_path / "d.json")
     assert "honestly 3 0 3" in out
     assert decided(tmp_path / "d.json")["asked"] == 3
 
@@ -279,15 +290,15 @@ def test_a_file_written_by_hand_is_obeyed_or_refused(run, fitted, data, tmp_path
     file = tmp_path / "d.json"
     options = ("--decisions", file, "--out", tmp_path / "guarded", "--text-column", "text", "--overwrite")
 
-    def write(word="honestly", decision="neutralise", **more):
+    def write(word="honestly", decision="remove_reliance", **more):
         file.write_text(json.dumps({"cards": [{"words": [word], "decision": decision}], **more}))
 
     write(schema_version=1)
     assert fitted("--decisions", file)[1]["honestly"] == "named"
-    write(decision="neutralize")
+    write(decision="remove_relianc")
     _, err = run("fit", "model", data, *options, status=2)
-    assert "cards[0].decision must be one of keep, neutralise, not_alone, unsure, but is " in err
-    assert "Did you mean 'neutralise'?" in err
+    assert "cards[0].decision must be one of keep, remove_reliance, not_alone, unsure, but is " in err
+    assert "Did you mean 'remove_reliance'?" in err
     write(model="0")
     assert "were made for an audit of another model" in run("fit", "model", data, *options, status=2)[1]
     write("zebra")
@@ -295,10 +306,10 @@ def test_a_file_written_by_hand_is_obeyed_or_refused(run, fitted, data, tmp_path
     assert "zebra" in err
     assert "in none of these" in err
     _, err = run("fit", "model", data, *options, "--strategy", "maskcl", "--strength", 1, status=2)
-    assert "--decisions is for strategies that know what they neutralise" in err
+    assert "--decisions is for strategies that take words" in err
 
 
-PROGRAM = ROOT / "examples" / "decide_by_program" / "answer_flips.py"
+PROGRAM = ROOT / "examples" / "decide_by_program" / "answer_questions.py"
 
 
 def by_program(*arguments) -> None:
@@ -309,16 +320,16 @@ def by_program(*arguments) -> None:
 def test_a_program_that_knows_only_the_page_is_obeyed(run, audited, asked, fitted, tmp_path):
     (tmp_path / "words.json").write_text(json.dumps({"positive": ["good"], "negative": ["bad", "awful"], "mixed": []}))
     by_program("answer", asked, tmp_path / "answered.csv", tmp_path / "words.json")
-    run("judge", audited, tmp_path / "answered.csv", "--reviewer", "program", "--out", tmp_path / "d.json")
+    run("decide", audited, tmp_path / "answered.csv", "--reviewer", "program", "--out", tmp_path / "d.json")
     assert decided(tmp_path / "d.json")["outcome"] == "shortcut"
-    by_program("decide", tmp_path / "own.json", "neutralise:honestly", "keep:bad,awful")
+    by_program("decide", tmp_path / "own.json", "remove_reliance:honestly", "keep:bad,awful")
     verdicts = fitted("--decisions", tmp_path / "own.json")[1]
     assert [verdicts[word] for word in ("honestly", "bad", "awful")] == ["named", "kept", "kept"]
 
 
 @pytest.mark.filterwarnings("ignore:The guard was fitted on")
 def test_judged_texts_certify_nothing(run, audited, asked, bag, tmp_path):
-    run("judge", audited, answer(asked), "--reviewer", "anna", "--out", tmp_path / "d.json")
+    run("decide", audited, answer(asked), "--reviewer", "anna", "--out", tmp_path / "d.json")
     guard = ShortcutGuardrail(*bag)
     guard.repair(TEXTS, strategy="mask", decisions=tmp_path / "d.json")
     hashes = set(Decisions.from_file(tmp_path / "d.json").text_hashes)

@@ -1,4 +1,4 @@
-"""`fit` with strategies that know what they neutralise, as a stranger meets it."""
+"""`fit` with strategies that take words, as a stranger meets it."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def test_a_dry_run_shows_what_would_be_neutralised_and_writes_nothing(ok, model_
     options = ("--strategy", "mask", "--shortcut", "honestly", "--keep", "soup", "--dry-run")
     out, _ = ok("fit", model_folder, data, *options)
     rows = [line.split()[:2] for line in out.splitlines()]
-    assert ["honestly", "yes"] in rows
-    assert ["soup", "no"] in rows
+    assert ["honestly", "removed"] in rows
+    assert ["soup", "kept"] in rows
     assert set(tmp_path.rglob("*")) == before
 
 
@@ -61,17 +61,17 @@ def test_what_many_answers_hang_on_is_listed_and_taken_on_request(ok, model_fold
     def shown(*more):
         out, _ = ok("fit", model_folder, data, "--strategy", "mask", *TOP_3, "--dry-run", *more)
         cells = [line.split() for line in out.splitlines()]
-        rows = {row[0]: row[1:4] for row in cells if row[1:2] in (["yes"], ["no"])}
+        rows = {row[0]: row[1:4] for row in cells if row[1:2] in (["removed"], ["kept"])}
         many = [row for row in rows.values() if row[1:] == ["many", "answers"]]
         assert ("no test says whether they should" in " ".join(out.split())) == bool(many)
         return rows
 
     rows = shown()
-    assert rows.pop("honestly")[:2] == ["yes", "audit"]
-    assert rows == {"good": ["no", "many", "answers"], "great": ["no", "many", "answers"]}
+    assert rows.pop("honestly")[:2] == ["removed", "audit"]
+    assert rows == {"good": ["kept", "many", "predictions"], "great": ["kept", "many", "predictions"]}
     taken = shown("--take-influential", "--keep", "great")
-    assert taken["good"] == ["yes", "many", "answers"]
-    assert taken["great"] == ["no", "you", "said"]
+    assert taken["good"] == ["removed", "many", "predictions"]
+    assert taken["great"] == ["kept", "you", "said"]
     assert "many" not in str(shown("--shortcut", "great", "--keep", "good"))  # a person's word comes before that
 
 
@@ -95,8 +95,8 @@ def test_an_audit_says_what_fit_would_take_and_why(audited, cli, tmp_path):
     shown, document = audited(EVERYWHERE, "--unit", "word")
     assert "0 flagged" in shown
     assert (
-        "`fit --audit` would take: honestly (dominant: decides most of its texts, 100% of all, against what their rest "
-        "says)." in shown
+        "`fit --audit` would remove reliance on “honestly” (dominant: overrides most of its texts, which are 100% of "
+        "all)." in shown
     )
     assert [(item["text"], item["reason"]) for item in document["fit_would_take"]] == [("honestly", "dominant")]
     # It is what `fit` says with the same unit.
@@ -105,12 +105,14 @@ def test_an_audit_says_what_fit_would_take_and_why(audited, cli, tmp_path):
     assert [item for item in said["shortcuts"] if item["reason"] == "dominant"] == document["fit_would_take"]
 
     shown, document = audited(FLAGGED, "--redact")
-    assert "`fit --audit` would take: honestly (flagged)." in shown
+    assert "`fit --audit` would remove reliance on “honestly” (flagged)." in shown
     exactly = json.loads(cli("fit", "model", tmp_path / "data.csv", "--dry-run", "--json", "-")[1])
     assert [item for item in exactly["shortcuts"] if item["reason"] == "flagged"] == document["fit_would_take"]
 
     shown, document = audited(SHORTCUT_TEXTS)
-    assert "`fit --audit` would take nothing: decide about cards with `review` or `flips`, or name what" in shown
+    assert (
+        "`fit --audit` would remove reliance on nothing. Decide about word groups with `review` or `questions`" in shown
+    )
     assert document["fit_would_take"] == []
 
 
@@ -131,7 +133,7 @@ def test_a_targeted_guard_is_fitted_dialled_and_written(ok, model_folder, data, 
     assert f"To load it elsewhere, take the folder of its base model along, '{model_folder}'" in out
     assert (f"`shortcut-guardrail export {tmp_path / 'out'}`" in out) == (strategy == "distill")
     assert "least divergence on" in out
-    assert ("trained      nothing" in out) == (strategy == "mask")
+    assert ("trained    nothing" in out) == (strategy == "mask")
     record = record_of(tmp_path / "out")
     assert (record["strategy"], record["strength_source"]) == (strategy, "agreement")
     assert [item["text"] for item in record["shortcuts"] if item["verdict"] == "named"] == ["honestly"]
@@ -191,7 +193,7 @@ def test_labels_have_a_say_in_what_is_neutralised(ok, model_folder, data, suppor
 
 def test_options_that_cannot_be_meant(refused, data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    out, no_words = ("--out", "x"), "--dry-run is for strategies that know what they neutralise, and "
+    out, no_words = ("--out", "x"), "--dry-run is for strategies that take words, and "
     mask = "does not. Choose --strategy mask or --strategy distill"
     for options, sentence in [
         (
@@ -274,8 +276,8 @@ def test_many_words_on_weak_evidence_stop_it_and_a_fair_erasure_does_not(cli, wr
     audit = ("audit", "model", texts, "--top-k", "4", "--out", tmp_path / "audit")
     said = " ".join(cli(*audit)[1].split())
     assert "Words are left out, not masked: where none should change, the mask token changes" in said
-    assert "leaving it out changes 0 (0%)" in said
-    assert "`fit --audit` would take: honestly (flagged)." in said
+    assert "leaving it out changes 0 predictions (0%)" in said
+    assert "`fit --audit` would remove reliance on “honestly” (flagged)." in said
     assert cli("fit", "model", texts, *asked, tmp_path / "other", "--audit", tmp_path / "audit")[0] == 0
     assert [item["text"] for item in record_of(tmp_path / "other")["shortcuts"] if item["verdict"] == "found"] == [
         "honestly"

@@ -31,10 +31,10 @@ def data(write_csv):
 
 
 def test_an_audit_made_without_names_gets_them_later(run, data, tmp_path, monkeypatch):
-    audit, flips, decided = tmp_path / "audit", tmp_path / "flips.csv", tmp_path / "d.json"
+    audit, flips, decided = tmp_path / "audit", tmp_path / "questions.csv", tmp_path / "d.json"
     of_texts = (data, "--text-column", "text")
     run("audit", "model", *of_texts, "--out", audit)
-    ask = ("flips", audit, "model", *of_texts, "--cards", "all", "--out", flips, "--overwrite")
+    ask = ("questions", audit, "model", *of_texts, "--word-groups", "all", "--out", flips, "--overwrite")
     _, err = run(*ask)
     assert "The classes are called LABEL_0, LABEL_1, which tells nobody" in err
     assert "--label-names 'LABEL_0=NAME,LABEL_1=NAME'" in err
@@ -48,15 +48,15 @@ def test_an_audit_made_without_names_gets_them_later(run, data, tmp_path, monkey
     shown = read_audit(audit / "audit.json")
     assert shown["label_names"] == ["displeased", "pleased"]
     assert shown["predicted"] == dict(zip(shown["label_names"], before["predicted"].values(), strict=True))
-    assert shown["cards"][0]["pulls_to"] == "pleased"
+    assert shown["cards"][0]["pushes_towards"] == "pleased"
     assert "LABEL" not in json.dumps([shown["cards"], shown["candidates"]])
     # The names hold on: nobody has to give them again.
     _, err = run(*ask)
     assert "warning" not in err
     assert {row["option_a"] for row in read_rows(flips)} <= named
-    out, _ = run("judge", audit, answer(flips, "displeased"), "--reviewer", "anna", "--out", decided)
-    assert "neutralise (shortcut here)" in out
-    assert json.loads(decided.read_text())["cards"][0]["pulls_to"] == "pleased"
+    out, _ = run("decide", audit, answer(flips, "displeased"), "--reviewer", "anna", "--out", decided)
+    assert "remove reliance (shortcut)" in out
+    assert json.loads(decided.read_text())["cards"][0]["pushes_towards"] == "pleased"
     # A guard of that audit has them too.
     run(
         "fit",
@@ -73,10 +73,10 @@ def test_an_audit_made_without_names_gets_them_later(run, data, tmp_path, monkey
     )
     assert json.loads((tmp_path / "g" / "guardrail.json").read_text())["label_names"] == ["displeased", "pleased"]
     # And may be changed: questions that were asked before are read in the new ones.
-    run("judge", audit, flips, "--reviewer", "anna", "--label-names", "0=sad,1=glad", "--out", decided, "--overwrite")
-    assert json.loads(decided.read_text())["cards"][0]["pulls_to"] == "glad"
+    run("decide", audit, flips, "--reviewer", "anna", "--label-names", "0=sad,1=glad", "--out", decided, "--overwrite")
+    assert json.loads(decided.read_text())["cards"][0]["pushes_towards"] == "glad"
     judged = run(
-        "judge", audit, flips, "--reviewer", "a", "--label-names", "0=sad", "--out", tmp_path / "e.json", status=2
+        "decide", audit, flips, "--reviewer", "a", "--label-names", "0=sad", "--out", tmp_path / "e.json", status=2
     )[1]
     assert "--label-names lacks class 1 (glad)." in judged
 

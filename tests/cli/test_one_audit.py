@@ -59,11 +59,11 @@ def document_of(audit: Path) -> dict:
 
 def test_nothing_is_measured_twice_on_the_way_to_a_guard(run, data, passes, audit, tmp_path):
     assert passes() > 2 * len(TEXTS)
-    flips, out = tmp_path / "flips.csv", tmp_path / "decisions.json"
-    run("flips", audit, "model", data, "--cards", "all", "--out", flips)
+    flips, out = tmp_path / "questions.csv", tmp_path / "decisions.json"
+    run("questions", audit, "model", data, "--word-groups", "all", "--out", flips)
     masked = sum(card["texts"] for card in document_of(audit)["cards"]) + sum("honestly" in text for text in TEXTS)
     assert 0 < passes() <= masked, "the cards' words, and the one that is taken beside them"
-    run("judge", audit, answer(flips), "--reviewer", "anna", "--out", out)
+    run("decide", audit, answer(flips), "--reviewer", "anna", "--out", out)
     shown, _ = run("fit", "model", data, "--decisions", out, "--dry-run")
     assert passes() == 0
     assert f"The audit in '{audit}' serves." in shown
@@ -124,7 +124,7 @@ def test_an_audit_of_something_else_is_refused(run, data, audit, write_csv, tmp_
         said = "The audit is of other texts, or of these in another order. Give those, or audit these."
         assert said in run("fit", "model", texts, *fit, status=2)[1]
         said = "The audit is of other texts, or of these in another order."
-        assert said in run("flips", audit, "model", texts, "--out", tmp_path / "flips.csv", status=2)[1]
+        assert said in run("questions", audit, "model", texts, "--out", tmp_path / "questions.csv", status=2)[1]
     said = "The audit was made with fdr 0.05, and shortcuts.fdr is 0.2. Audit with 0.2, or leave the setting out."
     assert said in run("fit", "model", data, *fit, "--set", "shortcuts.fdr=0.2", status=2)[1]
     guard = ShortcutGuardrail(*planted_bag(), max_length=16)
@@ -134,7 +134,7 @@ def test_an_audit_of_something_else_is_refused(run, data, audit, write_csv, tmp_
     guard = ShortcutGuardrail(*planted_bag(strength=3.0))
     said = "The audit is of another model, or of this one read otherwise."
     assert said in run("fit", "model", data, *fit, status=2)[1]
-    assert said in run("flips", audit, "model", data, "--out", "f.csv", status=2)[1]
+    assert said in run("questions", audit, "model", data, "--out", "f.csv", status=2)[1]
 
 
 def test_tokens_are_no_words(run, data, tmp_path):
@@ -185,9 +185,9 @@ def test_a_folder_that_is_not_whole_is_refused(run, data, audit, tmp_path):
 
 
 def test_decisions_of_another_audit_are_refused_or_audited_for(run, data, audit, tmp_path, write_csv):
-    flips, out = tmp_path / "flips.csv", tmp_path / "decisions.json"
-    run("flips", audit, "model", data, "--cards", "all", "--out", flips)
-    run("judge", audit, answer(flips), "--reviewer", "anna", "--out", out)
+    flips, out = tmp_path / "questions.csv", tmp_path / "decisions.json"
+    run("questions", audit, "model", data, "--word-groups", "all", "--out", flips)
+    run("decide", audit, answer(flips), "--reviewer", "anna", "--out", out)
     # Decisions about other texts: the audit beside them is none of these.
     other = write_csv("other.csv", *((text,) for text in TEXTS[:-1]), header=("text",))
     shown, _ = run("fit", "model", other, "--decisions", out, "--dry-run")

@@ -13,7 +13,7 @@ from shortcut_guardrail.cli.main import app
 
 COMMANDS = {name: command for name, command in typer.main.get_command(app).commands.items() if name != "benchmark"}
 
-OF_ITS_OWN = {"--out", "--strength", "--label-column", "--reviewer", "--cards", "--dry-run", "--n"}
+OF_ITS_OWN = {"--out", "--strength", "--label-column", "--reviewer", "--word-groups", "--dry-run", "--n"}
 """Options that say what this one command makes, reads or asks."""
 
 
@@ -49,7 +49,7 @@ def test_help_has_groups_of_commands_and_that_of_fit_two_examples_and_panels():
     assert head.count("shortcut-guardrail fit MODEL") == 2
     assert head.index("shortcut-guardrail fit MODEL") < head.index("DATA needs no labels")
     panels = re.findall(r"─ ([A-Z][a-z ]+) ─", "\n".join(lines))
-    assert panels[:5] == ["Arguments", "Options", "Audit and decisions", "Second opinion", "Privacy"]
+    assert panels[:5] == ["Arguments", "Options", "Audit and decisions", "Second model", "Privacy"]
     assert panels[5:] == ["Columns", "Model and machine"]
     text = shown()
     named = ("─ Find", " audit", "─ Repair", " fit", "─ Prove", " certify", "─ Research")

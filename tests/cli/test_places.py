@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 READ = ("base/config.json", "base/model.safetensors", "guard/guardrail.json", "guard/adapter_config.json")
-READ += ("audit/audit.json", "audit/questions.jsonl", "data.csv", "support.csv", "flips.csv", "old.json")
+READ += ("audit/audit.json", "audit/questions.jsonl", "data.csv", "support.csv", "questions.csv", "old.json")
 READ += ("decisions.json", "settings.json", "words.json", "second.json", "data")
 """Everything that a command may read, each of it a file (`data` is a folder of somebody else)."""
 
@@ -17,20 +17,20 @@ READ += ("decisions.json", "settings.json", "words.json", "second.json", "data")
 LINES = {
     "audit base data.csv": ("--out", "--json"),
     "fit base data.csv --support support.csv --decisions decisions.json --config settings.json --shortcuts-file "
-    "words.json --second-opinion second.json": ("--out", "--json"),
+    "words.json --second-model second.json": ("--out", "--json"),
     "predict guard data.csv": ("--out", "--json"),
     "evaluate guard data.csv --shortcuts-file words.json": ("--json",),
     "certify guard data.csv --labelled support.csv": ("--out", "--html", "--json"),
     "to-label guard data.csv": ("--out", "--json"),
-    "flips audit base data.csv": ("--out", "--json"),
-    "judge audit flips.csv --reviewer anna": ("--out", "--json"),
-    "judge audit flips.csv --with second.json": ("--out", "--json"),
+    "questions audit base data.csv": ("--out", "--json"),
+    "decide audit questions.csv --reviewer anna": ("--out", "--json"),
+    "decide audit questions.csv --with second.json": ("--out", "--json"),
     "report audit/audit.json --decisions decisions.json": ("--out", "--json"),
     "compare old.json audit/audit.json": ("--html", "--json"),
     "review audit data.csv --reviewer anna --no-browser": ("--out",),
 }
-OUT = {"audit": "new", "fit": "new", "predict": "new.csv", "to-label": "new.csv", "flips": "new.csv"}
-OUT["judge"] = "new.json"
+OUT = {"audit": "new", "fit": "new", "predict": "new.csv", "to-label": "new.csv", "questions": "new.csv"}
+OUT["decide"] = "new.json"
 """Where the command itself writes, while another option is tried."""
 SENTENCES = (
     "is also what the command reads",
@@ -105,5 +105,5 @@ def test_nothing_is_written_into_a_folder_that_the_command_replaces(refused, pla
 def test_the_folder_of_an_audit_takes_what_belongs_there(place):
     from shortcut_guardrail.cli import options
 
-    inputs = ["audit/audit.json", "audit/questions.jsonl", "flips.csv"]
+    inputs = ["audit/audit.json", "audit/questions.jsonl", "questions.csv"]
     options.Output().check(options.Place(Path("audit/decisions.json"), options.JSON_ENDINGS), inputs=inputs)

@@ -67,7 +67,7 @@ def test_nothing_that_a_file_holds_is_obeyed_by_a_terminal(cli, write, tmp_path)
         "model": "hash",
         "fit_would_take": [{"text": "x", "verdict": "found", "reason": "set", "count": 1, "q_value": None}],
     }
-    decisions = {"cards": [{"words": ["honestly"], "decision": "keep", "pulls_to": "positive"}]}
+    decisions = {"cards": [{"words": ["honestly"], "decision": "keep", "pushes_towards": "positive"}]}
     seen = 0
     for name, of in (("audit", document), ("decisions", decisions)):
         for place in [place for place in places(of) if isinstance(at(of, place), str)]:

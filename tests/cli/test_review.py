@@ -41,7 +41,7 @@ def said(monkeypatch):
 
 
 def test_answers_are_in_the_audit_s_folder(ok, audited, said, tmp_path):
-    given = ("neutralise", "keep")
+    given = ("remove_reliance", "keep")
     said(*given)
     out, err = ok("review", audited, *ANSWERS, "--seed", 7)
     assert json.loads((audited / "decisions.json").read_text())["review"]["seed"] == 7
@@ -51,7 +51,7 @@ def test_answers_are_in_the_audit_s_folder(ok, audited, said, tmp_path):
     cards = json.loads((audited / "decisions.json").read_text())["cards"]
     assert [(card["decision"], card["reviews"][0]["by"]) for card in cards] == [(d, "anna") for d in given]
     # Of the cards that are named alone.
-    ok("review", audited, *ANSWERS, "--cards", "w1", "--out", tmp_path / "one.json")
+    ok("review", audited, *ANSWERS, "--word-groups", "w1", "--out", tmp_path / "one.json")
     assert [card["words"][0] for card in json.loads((tmp_path / "one.json").read_text())["cards"]] == ["w1"]
     # The partner: nothing is written where nothing is answered.
     said()
@@ -134,7 +134,7 @@ def test_without_a_browser_the_address_is_printed(ok, audited, served, monkeypat
 
 
 def test_ctrl_c_says_where_the_decisions_are(ok, audited, said, monkeypatch):
-    said("neutralise")
+    said("remove_reliance")
     ok("review", audited, *ANSWERS)
 
     def interrupted(self):
@@ -155,4 +155,4 @@ def test_names_are_asked_for_and_taken(ok, audited, said, monkeypatch):
     _, err = ok("review", audited, *ANSWERS, "--label-names", "LABEL_0=bad,1=good")
     assert "label-names" not in err
     cards = json.loads((audited / "decisions.json").read_text())["cards"]
-    assert {card["pulls_to"] for card in cards} <= {"bad", "good"}
+    assert {card["pushes_towards"] for card in cards} <= {"bad", "good"}

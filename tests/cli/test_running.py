@@ -35,7 +35,7 @@ def test_arguments_of_python_are_told_as_options():
     for said, shown in [
         ("it was written with redact=True. Run", "it was written with --redact. Run"),
         ("Choose strategy='mask' or strategy='few-shot'.", "Choose --strategy mask or --strategy few-shot."),
-        ("cards='my word' means 2 cards", "--cards 'my word' means 2 cards"),
+        ("cards='my word' means 2 cards", "--word-groups 'my word' means 2 cards"),
         ("name it with shortcuts=, or labels=.", "name it with --shortcut, or --label-column."),
     ]:
         assert with_options(said) == shown

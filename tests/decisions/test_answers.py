@@ -31,7 +31,7 @@ def lines(answers: list[str], delimiter: str = ",") -> list[str]:
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_what_a_spreadsheet_saves_is_read_as_meant(tmp_path, delimiter, end, mark):
-    file = tmp_path / "flips.csv"
+    file = tmp_path / "questions.csv"
     content = mark + end.join(lines(["a", " B ", "Neither", ""], delimiter)) + end
     file.write_text(content, encoding="utf-8", newline="")
     assert read(file) == {"q0": "a", "q1": "b", "q2": "neither"}
@@ -59,9 +59,9 @@ def test_json_lines_redacted_files_and_pairs(tmp_path):
     ],
 )
 def test_what_cannot_be_meant_has_a_sentence(tmp_path, change, sentence):
-    file = tmp_path / "flips.csv"
+    file = tmp_path / "questions.csv"
     file.write_text(change("\n".join(lines(["a", "b", "", "a"])) + "\n"))
-    with pytest.raises(DataError, match=f"flips.csv.*{sentence}"):
+    with pytest.raises(DataError, match=f"questions.csv.*{sentence}"):
         read(file)
 
 

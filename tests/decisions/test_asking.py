@@ -25,8 +25,8 @@ GROUPS = {
 }
 TEXTS = [text for group in GROUPS.values() for text in group]
 CARDS = tuple(
-    Card(word, (word,), pulls_to, 30, 30, 0.5, CardEvidence("undecided", (), 1.0, 0.7))
-    for word, pulls_to in (("honestly", "positive"), (".", "positive"), ("but", "negative"))
+    Card(word, (word,), pushes_towards, 30, 30, 0.5, CardEvidence("undecided", (), 1.0, 0.7))
+    for word, pushes_towards in (("honestly", "positive"), (".", "positive"), ("but", "negative"))
 )
 AUDITED = AuditedCards("audit", "model", "data", ("negative", "positive"), 48, CARDS)
 CLASSIFIER = meaning_bag(EFFECTS, {"honestly": 0})
@@ -48,10 +48,10 @@ def of_card(questions: Questions, card: str, *, counts: bool = True) -> list:
     return [key for key in questions.keys if key.card == card and key.counts == counts]
 
 
-def answered(keys, at: str = "1", mended: bool = True) -> Answers:
+def answered(keys, at: str = "1", fixed: bool = True) -> Answers:
     other = {"a": "b", "b": "a"}
     return Answers(
-        tuple(Answer("anna", at, key.masked_option if mended else other[key.masked_option], key.id) for key in keys)
+        tuple(Answer("anna", at, key.masked_option if fixed else other[key.masked_option], key.id) for key in keys)
     )
 
 
@@ -60,7 +60,7 @@ def answered(keys, at: str = "1", mended: bool = True) -> Answers:
     [
         {"before": Questions(replace(AUDITED, found=("honestly",)), {})},
         {"shortcuts": ["Honestly"]},
-        {"decisions": Decisions((Decision(("honestly",), "neutralise", "file"),))},
+        {"decisions": Decisions((Decision(("honestly",), "remove_reliance", "file"),))},
     ],
 )
 def test_flips_are_counted_given_what_is_flagged_named_or_decided(taken):
@@ -98,12 +98,12 @@ def test_once_a_card_is_decided_the_rest_is_counted_anew():
     said = answered([*honestly, *stops])
     found = {one.id: one for one in decide(first, said).cards}
     # Of twenty right answers about the full stop half wait: their texts hold "honestly".
-    assert [(found[card].outcome, found[card].mended) for card in ("honestly", ".")] == [
+    assert [(found[card].outcome, found[card].fixed) for card in ("honestly", ".")] == [
         ("shortcut", 8),
         ("shortcut", 8),
     ]
     waiting = {one.id: one for one in decide(first, answered([*honestly, *(k for k in stops if k.holds)])).cards}["."]
-    assert (waiting.outcome, waiting.mended, waiting.waiting) == ("open", 0, sum(bool(key.holds) for key in stops))
+    assert (waiting.outcome, waiting.fixed, waiting.waiting) == ("open", 0, sum(bool(key.holds) for key in stops))
 
     said = answered([*honestly, *(key for key in stops if key.holds)])
     second = called(first, said, n=20)
@@ -116,7 +116,7 @@ def test_once_a_card_is_decided_the_rest_is_counted_anew():
     again = {one.id: one for one in decide(second, said).cards}
     assert (again["honestly"].outcome, "." in again) == ("shortcut", False)
     done = decide(second, said.and_more(answered(of_card(second, "."), at="2")))
-    assert [one.decision for one in done.cards if one.id in ("honestly", ".")] == ["neutralise", "neutralise"]
+    assert [one.decision for one in done.cards if one.id in ("honestly", ".")] == ["remove_reliance", "remove_reliance"]
 
 
 def test_an_answer_that_decided_a_card_does_not_count_for_another():

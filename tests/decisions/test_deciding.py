@@ -25,12 +25,12 @@ def unsure(*cards: str) -> list[Answer]:
 
 
 def answered(
-    questions: Questions, mended: bool, n: int = 100, card: str | None = None, by: str = "anna"
+    questions: Questions, fixed: bool, n: int = 100, card: str | None = None, by: str = "anna"
 ) -> list[Answer]:
     """Answers to the first n questions, or those of a card: each calls the masked prediction right, or none does."""
     other = {"a": "b", "b": "a"}
     keys = [key for key in questions.keys if card in (None, key.card)][:n]
-    return [Answer("anna", "t", key.masked_option if mended else other[key.masked_option], key.id) for key in keys]
+    return [Answer("anna", "t", key.masked_option if fixed else other[key.masked_option], key.id) for key in keys]
 
 
 def decided(questions: Questions, *said: Answer) -> dict[str, Decision]:
@@ -64,10 +64,15 @@ def test_people_come_before_the_flips_that_they_judged():
     questions = asked()
     by_flips = [*unsure("book"), *answered(questions, True, 8, "book")]
     card = decided(questions, *by_flips)["book"]
-    assert (card.decision, card.source, card.outcome, card.e_value) == ("neutralise", "flips", "shortcut", 1.5**8)
-    assert [(one.by, one.at, one.decision) for one in card.reviews] == [("anna", "now", "neutralise")]
+    assert (card.decision, card.source, card.outcome, card.e_value) == (
+        "remove_reliance",
+        "answers",
+        "shortcut",
+        1.5**8,
+    )
+    assert [(one.by, one.at, one.decision) for one in card.reviews] == [("anna", "now", "remove_reliance")]
     card = decided(questions, *by_flips, Answer("ben", "t", decision="keep", card="book"))["book"]
-    assert (card.decision, card.source, card.outcome, card.mended) == ("keep", "person", "shortcut", 8)
+    assert (card.decision, card.source, card.outcome, card.fixed) == ("keep", "person", "shortcut", 8)
     # Nobody is unsure of the other card, and so its answers say nothing.
     assert set(decided(questions, *answered(questions, True))) == set()
     both = decided(replace(questions, one_by_one=False), *answered(questions, False))
@@ -88,11 +93,11 @@ def test_earlier_decisions_stay_and_are_known_by_their_words():
     assert made == {("book",): "unsure", ("FILM",): "keep", ("zebra",): "keep"}
     assert (found.audit, found.model, found.data, found.answers) == ("audit", "model", "data", "a.jsonl")
     # Flips that people judged before are not asked about again.
-    counted = Decisions((Decision(("Book",), None, "flips", asked=9, mended=5, broken=4),))
+    counted = Decisions((Decision(("Book",), None, "answers", asked=9, fixed=5, broken=4),))
     given = Answers(tuple(unsure("book", "film")), earlier=counted)
     assert remaining(asked(), given, "anna").open == ("film",)
     card = decide(asked(), given).cards[0]
-    assert (card.mended, card.source) == (5, "flips")
+    assert (card.fixed, card.source) == (5, "answers")
 
 
 def test_a_card_is_known_by_its_id_or_all_of_its_words():

@@ -171,8 +171,8 @@ def test_a_label_answers_before_anybody_is_asked():
     questions, keys = drawn(known={0: "negative", 1: "positive", 25: "mixed"})
     assert not {q.row for q in questions} & {0, 1, 25}
     known = {(key.card, key.text_hash): key for key in keys if key.label}
-    mended, broken, neither = (known["first-card", text_hash(TEXTS[i])] for i in (0, 1, 25))
-    assert mended.label == mended.masked_option
+    fixed, broken, neither = (known["first-card", text_hash(TEXTS[i])] for i in (0, 1, 25))
+    assert fixed.label == fixed.masked_option
     assert broken.label not in (broken.masked_option, "neither")
     assert neither.label == "neither"
     all_known = drawn(n=7, known=dict.fromkeys(range(60), "mixed"))[1]

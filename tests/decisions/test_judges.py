@@ -48,8 +48,8 @@ def scores(questions: Questions, says, *, lean: float = 0.0, refused: str = "") 
     return JudgeAnswers(np.stack([turned * ahead, (not turned) * ahead], axis=1), refused=refused)
 
 
-def noisy(accuracy: float, mended: float, *, seed: int = 0):
-    """A judge that is right so often on texts without the words, and calls so large a share of flips mended."""
+def noisy(accuracy: float, fixed: float, *, seed: int = 0):
+    """A judge that is right so often on texts without the words, and calls so large a share of flips fixed."""
     rng = np.random.default_rng(seed)
     votes: dict[str, float] = {}
 
@@ -57,7 +57,7 @@ def noisy(accuracy: float, mended: float, *, seed: int = 0):
         key = text.removeprefix("book ")
         if key not in votes:
             right = 1.0 if text.split()[:2] == ["free", "1"] else -1.0
-            often = accuracy if text.startswith("free") else mended
+            often = accuracy if text.startswith("free") else fixed
             votes[key] = right * (1 if rng.random() < often else -1) * rng.uniform(0.5, 1.5)
         return votes[key]
 
@@ -78,7 +78,7 @@ def decided(judges, questions: Questions = QUESTIONS, **options) -> Decisions:
 
 def judged(says, questions: Questions = QUESTIONS, **options):
     found = decided({"judge": scores(questions, says)}, questions, **options)
-    return found.cards[0].second_opinion, found.judges[0].qualifications[0]
+    return found.cards[0].second_model, found.judges[0].qualifications[0]
 
 
 def test_a_qualified_judge_decides_a_shortcut():
@@ -86,7 +86,7 @@ def test_a_qualified_judge_decides_a_shortcut():
     assert qualification.qualified
     assert qualification.agreement == pytest.approx(0.8, abs=0.06)
     assert (found.outcome, found.judges, found.rule, found.reason) == ("shortcut", ("judge",), "agreement", "")
-    assert found.mended + found.broken == 60
+    assert found.fixed + found.broken == 60
     assert found.p_value == found.q_value < 0.05 < 0.5 < found.bound < 0.65
     assert set(found.rules) == {"agreement", "reference"}
     # The reference rule allows as many as the judge calls right of the model's own predictions.
@@ -115,9 +115,9 @@ def test_what_is_at_stake_is_a_share_of_the_audited_texts():
     assert judged(noisy(0.8, 0.05))[0].at_stake[1] < -0.5 * 60 / 300
 
 
-def test_a_machine_never_says_genuine():
-    for mended, why in ((0.6, "is not clearly more than the 0.5"), (0.05, "A machine cannot call that genuine")):
-        found, _ = judged(noisy(0.8, mended))
+def test_a_machine_never_says_legitimate():
+    for fixed, why in ((0.6, "is not clearly more than the 0.5"), (0.05, "A machine cannot call that legitimate")):
+        found, _ = judged(noisy(0.8, fixed))
         assert (found.outcome, why in found.reason) == ("open", True)
 
 
@@ -128,7 +128,7 @@ def test_all_cards_are_tested_together():
     plain = noisy(0.8, 0.8)
     for of_text, tests in ((abs, 2), (lambda score: np.nan, 1)):
         given = scores(both, lambda text: (of_text if "film" in text else float)(plain(text)))  # noqa: B023
-        book, film = (card.second_opinion for card in decided({"judge": given}, both).cards)
+        book, film = (card.second_model for card in decided({"judge": given}, both).cards)
         assert film.p_value > 0.5 > 0.05 > book.p_value
         assert book.q_value == pytest.approx(tests * book.p_value), "what cannot be tested costs the other nothing"
 
@@ -142,15 +142,15 @@ def with_others(sizes: tuple[int, ...]) -> Questions:
     return replace(QUESTIONS, audited=replace(AUDITED, cards=tuple(cards)), flips=flips)
 
 
-def of_book(mended: int, accuracy: float = 0.8):
-    """A judge that calls so many flips of "book" mended, and every other flip of the other cards."""
+def of_book(fixed: int, accuracy: float = 0.8):
+    """A judge that calls so many flips of "book" fixed, and every other flip of the other cards."""
     plain = noisy(accuracy, 1.0)
 
     def says(text: str) -> float:
         if text.startswith("free"):
             return plain(text)
         *_, card, _, number = ("book", *text.split())
-        return -1.0 if (int(number) < mended if card in ("book", "flip") else int(number) % 2) else 1.0
+        return -1.0 if (int(number) < fixed if card in ("book", "flip") else int(number) % 2) else 1.0
 
     return says
 
@@ -158,7 +158,7 @@ def of_book(mended: int, accuracy: float = 0.8):
 def test_a_card_with_many_flips_is_not_held_back_by_small_ones():
     many = with_others((48, 40, 32, 26, 21, 17, 14, 11, 9, 8))
     found = decided({"judge": scores(many, of_book(43))}, many).cards
-    book, *others = (card.second_opinion for card in found)
+    book, *others = (card.second_model for card in found)
     assert 0.05 / 11 < book.p_value < 0.05, "as one of eleven alike it would be open"
     assert (book.outcome, {one.outcome for one in others}) == ("shortcut", {"open"})
     assert book.q_value == pytest.approx(
@@ -169,7 +169,7 @@ def test_a_card_with_many_flips_is_not_held_back_by_small_ones():
 def test_why_a_card_is_open_where_something_is_at_stake():
     """The sentence has both, so that interval and outcome do not seem to contradict each other."""
     alike = with_others((60,) * 10)
-    found = decided({"judge": scores(alike, of_book(43))}, alike).cards[0].second_opinion
+    found = decided({"judge": scores(alike, of_book(43))}, alike).cards[0].second_model
     low, high = (100 * share for share in found.at_stake)
     assert (low > 0, found.outcome, found.p_value < 0.05 < found.q_value) == (True, "open", True)
     assert found.reason == (
@@ -179,9 +179,9 @@ def test_why_a_card_is_open_where_something_is_at_stake():
     # Where the share itself is not clear, that is the reason.
     weak = judged(of_book(36))[0]
     assert weak.p_value > 0.05
-    assert "36 of 60 mended is not clearly more than the 0.5" in weak.reason
+    assert "36 of 60 fixed is not clearly more than the 0.5" in weak.reason
     assert weak.reason.startswith("At stake is between +") == (weak.at_stake[0] > 0)
-    # Judges that change most of their answers without the words mend few flips, and still may find more than they lose.
+    # Judges that change most of their answers without the words fix few flips, and still may find more than they lose.
     full = noisy(0.8, 1.0)
     unstable = judged(lambda text: 1.0 if text.startswith("book") and int(text.split()[-1]) > 24 else full(text))[0]
     assert unstable.at_stake[0] > 0
@@ -236,11 +236,11 @@ def test_texts_that_hold_the_cards_own_words_bound_nothing():
     assert bound("book") == judged(says, without)[0].bound < bound("film") - 0.1
 
 
-def test_a_flip_is_mended_only_if_the_prediction_stays_without_the_words():
+def test_a_flip_is_fixed_only_if_the_prediction_stays_without_the_words():
     full = noisy(0.9, 1.0)
     for kept in ("flip", "book"):  # what the model says, without the words or with them
         found, _ = judged(lambda text, kept=kept: 1.0 if text.startswith(kept) else full(text))
-        assert (found.mended, found.broken, found.unanswered) == (0, 60, 0)
+        assert (found.fixed, found.broken, found.unanswered) == (0, 60, 0)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_a_judge_that_drops_more_than_a_third_of_the_flips_leaves_the_card_open(
     for side in ("book flip", "flip"):
         dropped = {f"{side} {i}" for i in range(missing)}
         found, _ = judged(lambda text, dropped=dropped: np.nan if text in dropped else full(text))
-        assert (found.mended, found.unanswered) == (60 - missing, missing)
+        assert (found.fixed, found.unanswered) == (60 - missing, missing)
         assert ("No qualified judge answered 21 of its 60 flips." in found.reason) == (missing == 21)
 
 
@@ -292,19 +292,19 @@ def test_qualified_judges_are_averaged_and_others_left_out():
         "coin": scores(QUESTIONS, noisy(0.5, 0.0, seed=3)),
     }
     found = decided(given)
-    assert found.cards[0].second_opinion.judges == ("one", "two")
+    assert found.cards[0].second_model.judges == ("one", "two")
     assert [judge.qualifications[0].qualified for judge in found.judges] == [True, True, False]
     # The unit of a judge's scores makes no difference, and of a score that is certain none how large it is.
     louder = {**given, "two": JudgeAnswers(3 * given["two"].log_probs)}
-    assert decided(louder).cards[0].second_opinion == found.cards[0].second_opinion
+    assert decided(louder).cards[0].second_model == found.cards[0].second_model
     certain = []
     for score in (200.0, 2e5):
         sure = given["two"].log_probs.copy()
         sure[:20, 1] = score
-        certain.append(decided({**given, "two": JudgeAnswers(sure)}).cards[0].second_opinion)
+        certain.append(decided({**given, "two": JudgeAnswers(sure)}).cards[0].second_model)
     assert certain[0] == certain[1]
     refused = {**given, "one": replace(given["one"], refused="no")}
-    assert decided(refused).cards[0].second_opinion.judges == ("two",)
+    assert decided(refused).cards[0].second_model.judges == ("two",)
 
 
 def test_an_answer_that_is_missing_in_part_is_none():
@@ -312,15 +312,15 @@ def test_an_answer_that_is_missing_in_part_is_none():
     texts = QUESTIONS.for_judges.texts
     holed = full.log_probs.copy()
     holed[[i for i, text in enumerate(texts) if "flip" in text and text[-1] in "01234"], 0] = np.nan
-    found = decided({"judge": JudgeAnswers(holed)}).cards[0].second_opinion
+    found = decided({"judge": JudgeAnswers(holed)}).cards[0].second_model
     assert (found.unanswered, found.outcome) == (30, "open")
     # Of several judges those that answered are averaged: a silent one takes nothing from the other's say.
-    both = decided({"one": full, "two": JudgeAnswers(holed)}).cards[0].second_opinion
-    assert (both.mended, both.unanswered) == (60, 0)
+    both = decided({"one": full, "two": JudgeAnswers(holed)}).cards[0].second_model
+    assert (both.fixed, both.unanswered) == (60, 0)
 
 
-@pytest.mark.parametrize(("third", "mended", "elsewhere"), [("neutral", 60, True), ("3 stars", 30, False)])
-def test_a_third_class_is_elsewhere_and_of_classes_in_an_order_speaks_for_the_nearer_one(third, mended, elsewhere):
+@pytest.mark.parametrize(("third", "fixed", "elsewhere"), [("neutral", 60, True), ("3 stars", 30, False)])
+def test_a_third_class_is_elsewhere_and_of_classes_in_an_order_speaks_for_the_nearer_one(third, fixed, elsewhere):
     def says(text: str) -> list[float]:
         if text.startswith("free"):
             return [0.0, 4.0, -9.0] if text.split()[1] == "1" else [4.0, 0.0, -9.0]
@@ -330,9 +330,9 @@ def test_a_third_class_is_elsewhere_and_of_classes_in_an_order_speaks_for_the_ne
     questions = with_labels(*(("1 star", "2 stars") if third == "3 stars" else LABELS), third)
     given = {"judge": JudgeAnswers(np.array([says(text) for text in questions.for_judges.texts]))}
     found = decided(given, questions)
-    opinion = found.cards[0].second_opinion
+    opinion = found.cards[0].second_model
     assert found.judges[0].qualifications[0].pair == questions.audited.labels[:2]
-    assert opinion.mended == mended
+    assert opinion.fixed == fixed
     assert ("To 30 of its 60 flips the judges answer another class" in opinion.reason) == elsewhere
 
 
@@ -352,8 +352,8 @@ def test_a_direction_that_nobody_judges_counts_as_broken():
     questions = replace(questions, flips={"book": flips})
     logs = scores(questions, noisy(0.9, 1.0)).log_probs
     given = {"judge": JudgeAnswers(np.column_stack([logs, np.full(len(logs), -9.0)]))}
-    found = decided(given, questions).cards[0].second_opinion
-    assert (found.mended, found.broken, found.unanswered, found.outcome) == (40, 20, 20, "open")
+    found = decided(given, questions).cards[0].second_model
+    assert (found.fixed, found.broken, found.unanswered, found.outcome) == (40, 20, 20, "open")
     low, high = found.at_stake
     assert low < (40 - 20) / 300 < high == pytest.approx(60 / 300, abs=0.001), "of these 20 anything is possible"
 
@@ -393,24 +393,24 @@ def test_what_was_answered_becomes_decisions_that_people_overrule():
     assert stored[0]["scores"]["judge"] == [None, None]
     found = decide(QUESTIONS, answers)
     (card,) = found.cards
-    assert (card.decision, card.source, card.outcome, card.asked) == ("neutralise", "machine", None, 0)
+    assert (card.decision, card.source, card.outcome, card.asked) == ("remove_reliance", "machine", None, 0)
     assert not card.by_person
     assert found.judges[0].qualifications[0].qualified
     assert found.judges[0].texts == len(answers.texts)
 
     def over(**changes) -> Decision:
-        earlier = Decisions((replace(card, second_opinion=None, **changes),))
+        earlier = Decisions((replace(card, second_model=None, **changes),))
         return decide(QUESTIONS, replace(answers, earlier=earlier)).cards[0]
 
     overruled = over(decision="keep", source="person")
     assert (overruled.decision, overruled.source) == ("keep", "person")
-    assert overruled.second_opinion == card.second_opinion
-    beside = over(decision=None, source="flips", asked=3)
-    assert (beside.decision, beside.source, beside.asked) == ("neutralise", "machine", 3)
-    genuine = over(decision="keep", source="flips", asked=9, broken=9, outcome="genuine")
-    assert (genuine.decision, genuine.source) == ("keep", "flips")
+    assert overruled.second_model == card.second_model
+    beside = over(decision=None, source="answers", asked=3)
+    assert (beside.decision, beside.source, beside.asked) == ("remove_reliance", "machine", 3)
+    legitimate = over(decision="keep", source="answers", asked=9, broken=9, outcome="legitimate")
+    assert (legitimate.decision, legitimate.source) == ("keep", "answers")
     unsure = over(decision="unsure", source="person")
-    assert (unsure.decision, unsure.source) == ("neutralise", "machine")
+    assert (unsure.decision, unsure.source) == ("remove_reliance", "machine")
 
 
 def test_neither_the_deployed_model_nor_its_base_nor_one_of_other_labels_is_a_judge_and_two_are_two():

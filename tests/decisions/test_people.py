@@ -18,7 +18,7 @@ def keys(n: int, card: str = "c", **changes) -> list[Key]:
 
 
 def judged(answers: str, n: int | None = None, **options):
-    """`answers` has a letter a question: m mended, b broken, n neither, u unclear, - unanswered."""
+    """`answers` has a letter a question: m fixed, b broken, n neither, u unclear, - unanswered."""
     meaning = {"m": "a", "b": "b", "n": "neither", "u": "unclear"}
     given = {f"c{i}": meaning[letter] for i, letter in enumerate(answers) if letter != "-"}
     return judge_cards(keys(n or len(answers)), given, **options)[0]
@@ -29,7 +29,7 @@ def judged(answers: str, n: int | None = None, **options):
     [
         ("m" * 7, "open", 7),
         ("m" * 8, "shortcut", 8),
-        ("b" * 8, "genuine", 8),
+        ("b" * 8, "legitimate", 8),
         ("mmmmmmmmbbbbbbbbbbbbbbbbbbbbbb", "shortcut", 8),  # final, whatever comes after
         ("mbmbmbmb", "open", 8),
         ("nununu" + "m" * 8, "shortcut", 14),
@@ -44,7 +44,7 @@ def test_the_first_crossing_decides(answers, outcome, asked):
 
 def test_counts_and_evidence_are_those_at_the_decision():
     found = judged("mbnu" + "m" * 20)
-    assert (found.mended, found.broken, found.neither, found.unclear) == (10, 1, 1, 1)
+    assert (found.fixed, found.broken, found.neither, found.unclear) == (10, 1, 1, 1)
     assert found.e_value == 1.5**10 * 0.5
     assert judged("b" * 9).e_value == 1.5**8
     assert len(found.text_hashes) == 13
@@ -52,14 +52,14 @@ def test_counts_and_evidence_are_those_at_the_decision():
 
 def test_keep_asking_counts_on_and_decides_as_before():
     found = judged("m" * 8 + "b" * 30, keep_asking=True)
-    assert (found.outcome, found.mended, found.broken) == ("shortcut", 8, 30)
+    assert (found.outcome, found.fixed, found.broken) == ("shortcut", 8, 30)
     assert found.e_value < 1
     late = judged("u" * 40 + "m" * 8, keep_asking=True)
     assert late.outcome == "open"  # after 40 it is open, however much is asked
 
 
 def test_the_order_of_the_key_counts_and_not_that_of_the_answers():
-    # In the order of the keys eight mended come first, and decide; in a file they come last.
+    # In the order of the keys eight fixed come first, and decide; in a file they come last.
     turned = [Key(f"q{i}", "c", "a", f"h{i}", 15 - i) for i in range(16)]
     answers = {f"q{i}": "b" if i < 8 else "a" for i in range(16)}
     assert judge_cards(turned, answers) == judge_cards(turned[::-1], answers)
@@ -69,7 +69,7 @@ def test_the_order_of_the_key_counts_and_not_that_of_the_answers():
 def test_labels_come_first():
     known = [Key(f"l{i}", "c", "b", f"l{i}", 100 + i, label="b") for i in range(8)]
     found = judge_cards([*keys(8), *known], {f"c{i}": "b" for i in range(8)})[0]
-    assert (found.outcome, found.asked, found.mended) == ("shortcut", 8, 8)
+    assert (found.outcome, found.asked, found.fixed) == ("shortcut", 8, 8)
 
 
 def ask(card: str, n: int, start: int = 0, **how) -> list[Key]:
@@ -77,13 +77,13 @@ def ask(card: str, n: int, start: int = 0, **how) -> list[Key]:
 
 
 def test_what_came_first_counts_first_whatever_its_place():
-    # Six broken came first, though their questions come last; then eight mended, and labels that were known later.
+    # Six broken came first, though their questions come last; then eight fixed, and labels that were known later.
     of_card = [*ask("c", 14), Key("l", "c", "a", "l", 0, label="b", after=6)]
     answers = {f"c{i}": "a" if i < 8 else "b" for i in range(14)}
     arrived = {f"c{i}": 6 if i < 8 else 0 for i in range(14)}
     assert judge_cards(of_card, answers)[0].outcome == "shortcut", "the label, and then those of the first places"
     found = judge_cards(of_card, answers, arrived=arrived)[0]
-    assert (found.outcome, found.asked, found.mended, found.broken) == ("open", 15, 8, 7)
+    assert (found.outcome, found.asked, found.fixed, found.broken) == ("open", 15, 8, 7)
     assert found.text_hashes[:8] == ("c8", "c9", "c10", "c11", "c12", "c13", "l", "c0")
 
 
@@ -92,11 +92,11 @@ def test_answers_to_texts_with_a_word_of_a_shortcut_wait_once_it_is_decided():
     answers = {key.id: "a" for key in (*shortcut, *other)}
     found = {one.id: one for one in judge_cards([*shortcut, *other], answers)}
     assert [found[card].outcome for card in "so"] == ["shortcut", "open"]
-    assert (found["o"].mended, found["o"].asked, found["o"].waiting, found["s"].waiting) == (3, 3, 9, 0)
-    # The partners: the first is open, or genuine, or comes after the other; or the texts were counted without it.
+    assert (found["o"].fixed, found["o"].asked, found["o"].waiting, found["s"].waiting) == (3, 3, 9, 0)
+    # The partners: the first is open, or legitimate, or comes after the other; or the texts were counted without it.
     unclear = answers | {key.id: "unclear" for key in shortcut}
-    genuine = answers | {key.id: "b" for key in shortcut}
-    for said in (unclear, genuine):
+    legitimate = answers | {key.id: "b" for key in shortcut}
+    for said in (unclear, legitimate):
         assert judge_cards([*shortcut, *other], said)[1].outcome == "shortcut"
     assert judge_cards([*other, *shortcut], answers)[0].outcome == "shortcut"
     assert judge_cards([*shortcut, *ask("o", 12)], answers)[1].outcome == "shortcut"
@@ -109,19 +109,19 @@ def test_a_decision_stays_whatever_is_decided_later():
     answers = {key.id: "a" for key in (*shortcut, *other)}
     late = {key.id: 8 for key in shortcut}
     found = judge_cards([*shortcut, *other], answers, arrived=late)
-    assert [(one.outcome, one.mended) for one in found] == [("shortcut", 8)] * 2
+    assert [(one.outcome, one.fixed) for one in found] == [("shortcut", 8)] * 2
     # Its answers go on being those that decided it, and the evidence of all is that of all.
     more = [*other, *ask("o", 2, 8)]
-    for keep_asking, mended in ((False, 8), (True, 10)):
+    for keep_asking, fixed in ((False, 8), (True, 10)):
         answers |= {"o8": "a", "o9": "a"}
         found = judge_cards([*shortcut, *more], answers, arrived=late | {"o8": 16, "o9": 16}, keep_asking=keep_asking)
-        assert (found[1].outcome, found[1].mended) == ("shortcut", mended)
+        assert (found[1].outcome, found[1].fixed) == ("shortcut", fixed)
 
 
 def test_what_does_not_flip_any_more_says_nothing():
     keys_ = [replace(key, counts=key.order % 2 == 0) for key in ask("c", 16)]
     found = judge_cards(keys_, {key.id: "a" if key.counts else "b" for key in keys_})[0]
-    assert (found.mended, found.broken, found.waiting) == (8, 0, 0)
+    assert (found.fixed, found.broken, found.waiting) == (8, 0, 0)
 
 
 @pytest.mark.parametrize("files", [1, 2, 3, 5])
@@ -147,7 +147,7 @@ def test_decisions_among_many_cards():
     of_cards = [key for card in "xyz" for key in keys(40, card)]
     answers = {f"x{i}": "a" for i in range(8)} | {f"y{i}": "b" for i in range(40)} | {f"z{i}": "a" for i in range(40)}
     found = {one.id: one for one in judge_cards(of_cards, answers, keep_asking=True)}
-    assert {card: one.outcome for card, one in found.items()} == {"x": "shortcut", "y": "genuine", "z": "shortcut"}
+    assert {card: one.outcome for card, one in found.items()} == {"x": "shortcut", "y": "legitimate", "z": "shortcut"}
     # 25.6 is below 3 / (.05 * 2) = 30, so that x alone does not survive; the others do.
     assert {card: one.survives_e_bh for card, one in found.items()} == {"x": False, "y": True, "z": True}
 
@@ -157,22 +157,22 @@ def test_two_reviewers_count_once_and_unclear_where_they_disagree():
     assert together == {"1": "a", "2": "unclear", "3": "neither"}
 
 
-def test_it_is_wrong_about_one_card_in_twenty_at_most_when_half_are_mended():
+def test_it_is_wrong_about_one_card_in_twenty_at_most_when_half_are_fixed():
     rng = np.random.default_rng(0)
     outcomes = [judged("".join(rng.choice(["m", "b"], 40))).outcome for _ in range(2000)]
     assert outcomes.count("shortcut") / 2000 < 0.05
-    assert outcomes.count("genuine") / 2000 < 0.05
+    assert outcomes.count("legitimate") / 2000 < 0.05
     assert outcomes.count("shortcut") > 20  # a test that could not cross would say nothing
 
 
 def test_the_fewest_answers_that_decide():
-    for mended, broken in ((0, 0), (3, 0), (5, 4), (0, 7), (8, 0)):
-        more = fewest(mended, broken)
-        most, least = max(mended, broken), min(mended, broken)
+    for fixed, broken in ((0, 0), (3, 0), (5, 4), (0, 7), (8, 0)):
+        more = fewest(fixed, broken)
+        most, least = max(fixed, broken), min(fixed, broken)
         assert paired_e_value(most + more, least) >= 20
         assert not more or paired_e_value(most + more - 1, least) < 20
 
 
 def test_what_people_decide_together():
     assert agreed_decision(["keep"]) == agreed_decision(["keep", "unsure"]) == "keep"
-    assert not any(map(agreed_decision, (["keep", "neutralise"], ["unsure"], [])))
+    assert not any(map(agreed_decision, (["keep", "remove_reliance"], ["unsure"], [])))

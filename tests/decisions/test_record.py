@@ -1,4 +1,4 @@
-"""decisions.json: written by `judge`, or by a program that has only read the page."""
+"""decisions.json: written by `decide`, or by a program that has only read the page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from shortcut_guardrail import ConfigError, DataError
 from shortcut_guardrail.decisions import Decision, Decisions, made_for
 
-BOOK = {"words": ["book", "this book"], "decision": "neutralise"}
+BOOK = {"words": ["book", "this book"], "decision": "remove_reliance"}
 
 
 def read(*cards, **head):
@@ -18,23 +18,30 @@ def read(*cards, **head):
 
 
 def by_machine(**changes) -> dict:
-    opinion = {"judges": ["one"], "rule": "agreement", "mended": 9, "broken": 0, "unanswered": 0, "bound": 0.6}
+    opinion = {"judges": ["one"], "rule": "agreement", "fixed": 9, "broken": 0, "unanswered": 0, "bound": 0.6}
     opinion |= {"p_value": 0.01, "outcome": "shortcut"}
-    return BOOK | {"source": "machine", "second_opinion": opinion | changes}
+    return BOOK | {"source": "machine", "second_model": opinion | changes}
 
 
 def test_words_and_a_decision_are_enough():
     assert read(by_machine()).cards[0].machine_says_shortcut
     found = read(BOOK)
     assert found.cards[0].words == ("book", "this book")
-    assert (found.cards[0].decision, found.cards[0].source, found.cards[0].by_person) == ("neutralise", "file", True)
+    assert (found.cards[0].decision, found.cards[0].source, found.cards[0].by_person) == (
+        "remove_reliance",
+        "file",
+        True,
+    )
     assert (found.audit, found.model, found.data) == (None, None, None)
 
 
 def test_a_file_survives_the_round_trip(tmp_path):
-    counts = {"asked": 14, "mended": 12, "broken": 2, "e_value": 32.4, "survives_e_bh": True}
-    of_flips = {"id": "abc", "pulls_to": "positive", "outcome": "shortcut", "text_hashes": ("i", "h")}
-    cards = Decision(("book",), "neutralise", "flips", **counts, **of_flips), Decision(("fine",), text_hashes=("h",))
+    counts = {"asked": 14, "fixed": 12, "broken": 2, "e_value": 32.4, "survives_e_bh": True}
+    of_flips = {"id": "abc", "pushes_towards": "positive", "outcome": "shortcut", "text_hashes": ("i", "h")}
+    cards = (
+        Decision(("book",), "remove_reliance", "answers", **counts, **of_flips),
+        Decision(("fine",), text_hashes=("h",)),
+    )
     decisions = Decisions(cards, "a", "m", "d")
     file = tmp_path / "decisions.json"
     file.write_text(json.dumps(decisions.to_dict()))
@@ -48,15 +55,15 @@ def test_a_file_survives_the_round_trip(tmp_path):
     [
         (
             {"words": ["x"], "decision": "neutralize"},
-            "cards[0].decision must be one of keep, neutralise, not_alone, unsure, ",
+            "cards[0].decision must be one of keep, remove_reliance, not_alone, unsure, ",
         ),
         ({"decision": "keep"}, "cards[0].words is missing."),
         ({"words": [], "decision": "keep"}, "cards[0].words must be a list that is not empty"),
         ({"words": ["x"], "asked": -1}, "cards[0].asked must be a whole number, 0 or more, but is -1."),
         ({"words": ["x"], "reviews": [{"by": "me"}]}, "cards[0].reviews[0].at is missing."),
-        ({"words": ["x"], "source": "flips", "outcome": "open", "decision": "keep"}, "its decision must be left out"),
-        (by_machine(outcome="genuine"), 'second_opinion.outcome must be one of shortcut, open, but is "genuine"'),
-        (by_machine(outcome="open"), "a machine decides neutralise where its second_opinion is shortcut"),
+        ({"words": ["x"], "source": "answers", "outcome": "open", "decision": "keep"}, "the decision must be left out"),
+        (by_machine(outcome="legitimate"), 'second_model.outcome must be one of shortcut, open, but is "legitimate"'),
+        (by_machine(outcome="open"), "a machine decides remove_reliance where its second_model is shortcut"),
     ],
 )
 def test_what_cannot_be_meant_names_the_field(card, sentence):
@@ -66,14 +73,14 @@ def test_what_cannot_be_meant_names_the_field(card, sentence):
 
 def test_other_documents_are_refused():
     for document in ([], {}, {"cards": [], "schema_version": 7}):
-        with pytest.raises(DataError, match="Give a file that `judge` wrote"):
+        with pytest.raises(DataError, match="Give a file that `decide` wrote"):
             Decisions.from_dict(document)
 
 
 def test_only_the_same_word_both_ways_is_a_contradiction():
-    read({"words": ["this book"], "decision": "neutralise"}, {"words": ["this"], "decision": "keep"})
+    read({"words": ["this book"], "decision": "remove_reliance"}, {"words": ["this"], "decision": "keep"})
     read(BOOK, {"words": ["Book"], "decision": "unsure"}, {"words": ["Book"]}, BOOK)
-    with pytest.raises(DataError, match=r"cards\[0\] says neutralise and cards\[1\] says keep about 'Book'"):
+    with pytest.raises(DataError, match=r"cards\[0\] says remove_reliance and cards\[1\] says keep about 'Book'"):
         read(BOOK, {"words": ["Book"], "decision": "keep"})
 
 

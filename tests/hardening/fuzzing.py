@@ -244,7 +244,7 @@ def readers(folder: Path) -> list[Reader]:
         Reader("word list", ".txt", contents([b"honestly\nto be frank # a comment\n\nbook club\n"]), _use_word_list),
         Reader("answered questions", ".csv", contents([ANSWERS]), _use_answers),
         Reader("questions.jsonl", ".jsonl", contents([_questions()]), _use_questions),
-        Reader("second opinion, TOML", ".toml", contents(TOML), _use_toml),
+        Reader("second model, TOML", ".toml", contents(TOML), _use_toml),
         Reader("--config", ".json", contents(CONFIG), _use_config),
         Reader("guardrail.json", ".json", _damaged_documents(json.loads(record.read_text("utf-8"))), _use_record),
         *(

@@ -130,14 +130,14 @@ class _Judge:
 
 
 def decisions() -> Iterator[Output]:
-    """The files of `judge`: decisions alone, and with the answers they rest on."""
+    """The files of `decide`: decisions alone, and with the answers they rest on."""
 
     def look(place: Path) -> list[Any]:
         file = place / "decisions.json"
         if not file.exists():
             return [None]
         said = json.loads(file.read_text(encoding="utf-8"))
-        answers = said.get("second_opinion_answers")
+        answers = said.get("second_model_answers")
         return [(said["audit"], None if answers is None else (place / answers).read_text(encoding="utf-8"))]
 
     def save(audit: str, judge: bool) -> Write:

@@ -228,7 +228,7 @@ def _decided(audit: Any) -> Any:
     opinion = {
         "judges": ["one"],
         "rule": "reference",
-        "mended": 20,
+        "fixed": 20,
         "broken": 2,
         "unanswered": 0,
         "bound": 0.6,
@@ -239,16 +239,16 @@ def _decided(audit: Any) -> Any:
         "q_value": 0.002,
     }
     qualified = {"pair": ["a", "b"], "texts": 30, "agreement": 0.9, "error": 0.02, "qualified": True, "reason": ""}
-    counts = {"asked": 9, "mended": 8, "broken": 1, "neither": 0, "unclear": 0, "e_value": 31.5}
+    counts = {"asked": 9, "fixed": 8, "broken": 1, "neither": 0, "unclear": 0, "e_value": 31.5}
     return {
         "schema_version": 1,
         "audit": None,
         "model": audit["model"],
         "data": audit["data"],
         "cards": [
-            {"id": card["id"], "words": card["words"], "pulls_to": "positive", "decision": "neutralise"}
-            | {"source": "flips", "outcome": "shortcut", "survives_e_bh": True, "text_hashes": ["ab"]}
-            | {"reviews": [review], "second_opinion": opinion, **counts},
+            {"id": card["id"], "words": card["words"], "pushes_towards": "positive", "decision": "remove_reliance"}
+            | {"source": "answers", "outcome": "shortcut", "survives_e_bh": True, "text_hashes": ["ab"]}
+            | {"reviews": [review], "second_model": opinion, **counts},
             {"words": ["w9"], "decision": "keep", "source": "person"},
         ],
         "judges": [{"name": "one", "record": {"kind": "function"}, "qualifications": [qualified], "texts": 30}],

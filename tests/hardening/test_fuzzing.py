@@ -23,7 +23,7 @@ NAMES = [
     "answered questions",
     "questions.jsonl",
 ]
-NAMES += ["second opinion, TOML", "--config", "guardrail.json", "audit.json", "decisions.json"]
+NAMES += ["second model, TOML", "--config", "guardrail.json", "audit.json", "decisions.json"]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""How to neutralise: each strategy is the base at strength 0, does what it says in between, and is undone after it."""
+"""How reliance is removed: each strategy is the base at strength 0, does what it says in between, and is undone."""
 
 from __future__ import annotations
 

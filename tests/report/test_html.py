@@ -44,22 +44,22 @@ def row_of(lines: list[str], word: str) -> list[str]:
 
 
 def test_an_audit(printed):
-    shortcut = candidate("honestly", flagged=True, q_value=0.0002, contradiction_rate=0.55)
+    shortcut = candidate("honestly", flagged=True, q_value=0.0002, override_rate=0.55)
     lines, text = printed(audit(shortcut, candidate("soup", None, **UNTESTED), n_truncated=1, notes=("A note.",)))
     assert row_of(lines, "honestly") == "! honestly 12 0.250 0.10-0.50 - 0.550 <0.001 positive".split()
     assert row_of(lines, "soup") == "soup 12 0.250 - - 0.100 - -".split()
-    assert "40 texts, 2 candidates, 1 of them tested; MSTPS 0.512. 1 text was longer than the model takes and" in text
+    assert "40 texts, 2 candidates, 1 of them tested. MSTPS 0.512. 1 text was longer than the model takes and" in text
     assert "1 flagged (!) at a false-discovery rate of 5%, 0 undecided. A note." in text
-    assert text.endswith("A candidate is a question to you, not a verdict.")
+    assert text.endswith("Only you know which of these words should influence the prediction.")
 
 
 def test_what_decides_most_of_its_texts_is_a_share_of_those_it_was_counted_in(printed):
-    word = {"text": "honestly", "verdict": "neutralise", "reason": "dominant", "count": 10, "q_value": 0.5}
+    word = {"text": "honestly", "verdict": "remove_reliance", "reason": "dominant", "count": 10, "q_value": 0.5}
     phrase = word | {"text": "to be honest", "q_value": None}  # of the 20 distinct ones, since it was not ranked
     read = audit(n=40, n_distinct=20).to_dict() | {"fit_would_take": [word, phrase]}
     _, text = printed(read, print_audit)
     for name, share in (("honestly", "25%"), ("to be honest", "50%")):
-        assert f"{name} (dominant: decides most of its texts, {share} of all, against" in text
+        assert f"“{name}” (dominant: overrides most of its texts, which are {share} of all)" in text
 
 
 def test_an_audit_says_where_a_card_takes_more_than_fit_alone(printed):
@@ -67,7 +67,7 @@ def test_an_audit_says_where_a_card_takes_more_than_fit_alone(printed):
         items = [{"text": w, "verdict": "found", "reason": "flagged", "count": 9, "q_value": 0.01} for w in words]
         return printed(made.to_review(2).to_dict() | {"fit_would_take": items}, print_audit)[1]
 
-    assert "Deciding the card of w0 also takes: w0s. " in taken("w0")
+    assert "A decision about the word group of “w0” would add “w0s”. " in taken("w0")
     assert "Deciding" not in taken("w0", "w0s")
     assert "Deciding" not in taken()
 
@@ -75,14 +75,14 @@ def test_an_audit_says_where_a_card_takes_more_than_fit_alone(printed):
 def test_what_is_undecided_is_no_all_clear(printed):
     lines, text = printed(audit(candidate("honestly", flip_rate=0.72, **UNDECIDED), candidate("soup")))
     assert row_of(lines, "0.720")[:2] == ["?", "honestly"]
-    assert "0 flagged, 1 undecided (?): labels would tell (--label-column), or more texts." in text
+    assert "1 undecided (?): too little data for the test, labels (--label-column) or more texts can" in text
     assert "(!)" not in text
     assert f"? honestly: {TOO_FEW}." in text
     # The partner: where there are labels, they are what to look at.
     told = candidate("honestly", labelled=made.labelled(), **UNDECIDED)
     _, text = printed(audit(told, candidate("soup", flagged=True)))
-    assert "1 flagged (!), 1 undecided (?): see what labels say." in text
-    assert "With labels: masking it puts 9 answers right and 1 wrong (McNemar's p: 0.020)." in text
+    assert "1 flagged (!), 1 undecided (?): too little data for the test, see what the labels say below." in text
+    assert "By the labels, masking it fixes 9 predictions and breaks 1 (McNemar's p: 0.020)." in text
     # Only the first doubts are explained.
     _, text = printed(audit(*(candidate(f"word{i}", **UNDECIDED) for i in range(9))))
     assert ("9 undecided (?)" in text, text.count("are needed")) == (True, 3)
@@ -90,12 +90,12 @@ def test_what_is_undecided_is_no_all_clear(printed):
 
 def test_cards_on_a_terminal(printed):
     words = ("honestly", "to be honest", "to be frank", "candidly", "frankly speaking")
-    cards = (card(*words, status="flagged"), card("soup", status="undecided", pulls_to="negative"), card("tea"))
+    cards = (card(*words, status="flagged"), card("soup", status="undecided", pushes_towards="negative"), card("tea"))
     lines, text = printed(audit(candidate("word"), cards=cards))
     assert row_of(lines, "soup") == "? soup 12 8 20.5% - negative".split()
     assert row_of(lines, "tea") == "tea 12 8 20.5% - positive".split()
     assert "! honestly, to be honest" in text
-    assert "A card: words that pull to one answer" in text
+    assert "Word group: related words that push towards one class." in text
     # The partner: an audit of a version without them has no table of them.
     assert "card" not in printed(audit(candidate("soup")))[1]
     # Fifteen candidates and ten cards are shown.
@@ -131,7 +131,7 @@ def test_cards_on_a_page_are_there_redacted_or_not():
 
 
 def test_long_names_are_folded_and_numbers_are_not(printed):
-    numbers = {"count": 123456, "flip_rate": 1.0, "mean_change": -1.0, "contradiction_rate": 1.0, "flagged": True}
+    numbers = {"count": 123456, "flip_rate": 1.0, "mean_change": -1.0, "override_rate": 1.0, "flagged": True}
     for length in (1, 120):
         lines, text = printed(audit(candidate("x" * length, "y" * length, **numbers)))
         assert {"123456", "1.000", "0.10-0.50", "0.400"} <= {cell for line in lines for cell in line.split()}
@@ -142,7 +142,7 @@ def test_long_names_are_folded_and_numbers_are_not(printed):
 def test_names_are_shown_as_they_are_on_a_terminal(printed, name):
     text = printed({name: evaluation(name, name)}, print_evaluations)[1]
     assert "".join(text.split()).count("".join(name.split())) >= 3
-    report = audit(candidate(name[:12], pulls_to=name[:7]), cards=(card(name[:12], pulls_to=name[:7]),))
+    report = audit(candidate(name[:12], pushes_towards=name[:7]), cards=(card(name[:12], pushes_towards=name[:7]),))
     rows = [line.rstrip() for line in printed(report)[0] if name[:12] in line]
     assert [row.endswith(name[:7].rstrip()) for row in rows] == [True, True]
 
@@ -176,7 +176,7 @@ def test_a_certificate(printed):
 
 def repair(choice: StrengthChoice, strategy: str = "distill") -> Repair:
     training = AdapterTraining(32, 30, 6, 24, 0.5, (1.849, 1.367), ("query",), 5, 0.1, 0.0123, 48.2)
-    word = Shortcut("honestly", "named", n_support=8, mended=5, broken=2)
+    word = Shortcut("honestly", "named", n_support=8, fixed=5, broken=2)
     fitted = FitReport(training, preset(strategy), 0, 3, {}, Shortcuts((word,)))
     return Repair(strategy, "It was named.", fitted, choice)
 
@@ -186,30 +186,30 @@ def test_a_repair_and_how_its_strength_was_chosen(printed):
     dial = UnlabelledCalibration(1.0, 32, 20, curve)
     left = replace(CALIBRATION, strength=1.0, without_labels=1.0, p_value=0.5)
     lines, text = printed(repair(StrengthChoice(1.0, "calibrated", left, dial)), print_repair)
-    assert next(line.split() for line in lines if "mended" in line)[-2:] == ["mended", "broken"]
-    assert row_of(lines, "honestly") == "honestly yes you said so - - 5 2".split()
+    assert next(line.split() for line in lines if "fixed" in line)[-2:] == ["fixed", "broken"]
+    assert row_of(lines, "honestly") == "honestly removed you said so - - 5 2".split()
     for said in (
         "Repair: distill, seed 0",
-        "trained      6 steps on 30 of 32 texts, 48.2 s",
-        "loss         1.849 to 1.367; weights changed by 1.23%",
-        "cut          3 texts, longer than the model takes",
-        "strength     1 (calibrated)",
+        "trained    6 steps on 30 of 32 texts, 48.2 s",
+        "loss       1.849 to 1.367; weights changed by 1.23%",
+        "cut        3 texts, longer than the model takes",
+        "strength   1 (calibrated)",
         "It was named.",
         "chosen by  unlabelled texts (1); 40 labelled rows do not overrule it (p 0.500)",
     ):
         assert said in lines
     assert [line.split()[:2] for line in lines if line.endswith("chosen")] == [["1", "0.12500"], ["1", "0.700"]]
-    assert "exactly as the base" not in text
+    assert "exactly what the original" not in text
     seen = Changes(400, 285, 0.7125, (Change(3, "so\x1b[31m bad " + 20 * "and dull ", "glad", "sad" * 20),))
     lines, text = printed(replace(repair(StrengthChoice(1.0, "set")), changes=seen), print_repair)
-    assert "changes      285 of 400 predictions (71.3%)" in lines
+    assert "changes    285 of 400 predictions (71.3%)" in lines
     (line,) = (line for line in lines if "so[U+001B][31m bad" in line)
     assert re.search(r"dull.*… +glad -> sadsad\S*… *$", line)
     assert max(map(len, lines)) <= 80
     # The partner: labels alone chose the base, for a strategy that knows no words.
     none = Calibration(0.0, 40, "accuracy", (made.point(0.0, 0.5),))
     text = printed(repair(StrengthChoice(0.0, "calibrated", none), "default"), print_repair)[1]
-    assert "At strength 0 the guarded model answers exactly as the base model does." in text
+    assert "At strength 0 the repaired model predicts exactly what the original model predicts." in text
     assert "chosen by accuracy on 40 labelled rows" in text
     assert not re.search("Divergence|word or phrase", text)
 
@@ -266,7 +266,7 @@ def full_audit(*names: str):
         label_names=(*names, "negative"),
         predicted=(5,) * (len(names) + 1),
         notes=names,
-        cards=tuple(card(name, pulls_to=name[:20]) for name in names),
+        cards=tuple(card(name, pushes_towards=name[:20]) for name in names),
     )
 
 
@@ -328,7 +328,7 @@ def test_a_page_shows_the_numbers():
 def test_the_verdict_is_a_sentence():
     words = words_of_audit(candidate("honestly", flagged=True, flip_rate=0.72, n_distinct=183), candidate("soup"))
     assert "1 of 2 tested candidates overrides the rest of the text more often than context warrants" in words
-    assert "“honestly”. Masking “honestly” changes the answer in 72% of 183 texts; it pulls to positive." in words
+    assert "“honestly”. Masking “honestly” changes the answer in 72% of 183 texts; it pushes towards positive." in words
     words = words_of_audit(candidate("soup"), n_distinct=12)
     assert "answer texts share negative 10 25% positive 30 75% " in words  # of all 40 texts, as often as they are given
     assert "None of the 1 tested candidate was shown to override" in words
@@ -357,21 +357,20 @@ def test_what_is_undecided_has_a_name_a_reason_and_what_labels_say():
 @pytest.mark.parametrize(
     ("flag", "set_p_value", "said", "badge"),
     [
-        ("collective", 0.0012, "override the rest of their texts together (p 0.001)", "together"),
-        ("takes_turns", math.nan, "take turns with what is flagged", "takes turns"),
+        ("collective", 0.0012, "Overriding the rest of their texts together (p 0.001)", "together"),
+        ("alternative_wording", math.nan, "Alternative wordings of what is flagged", "alternative wording"),
     ],
 )
 def test_what_goes_together_is_said_on_the_page_and_in_the_terminal(printed, flag, set_p_value, said, badge):
     members = [candidate(name, **{flag: True}, **UNDECIDED) for name in ("frankly", "candidly")]
     report = audit(*members, candidate("worst", **UNDECIDED), candidate("soup"), set_p_value=set_p_value)
-    said = f"{said}, as the words of one shortcut do: “frankly”, “candidly”."
     page = render_audit(report)
-    assert f"2 of them {said}" in words_in(page)
+    assert f"{said}: “frankly”, “candidly”." in words_in(page)
     assert "On 3 the test could not tell: “worst”, “frankly”, “candidly”;" in words_in(page)
     assert page.count(f'<span class="flag open-question">{badge}</span>') == 2
     assert page.count('<span class="flag open-question">undecided</span>') == 1
     lines, text = printed(report)
-    assert f"2 of them (+) {said}" in text
+    assert f"{said} (+)" in text
     assert [line.split()[1] for line in lines if line.startswith(" +")] == ["frankly", "candidly"]
     # What of nothing more is known is explained first.
     assert text.index("? worst:") < text.index("+ frankly:")
@@ -415,7 +414,7 @@ def test_an_audit_of_phrases_speaks_of_words():
 
 def test_what_is_undefined_is_a_dash():
     undefined = {"agreement": Agreement(NAN, 0, NAN, NAN, (0,) * 20), "sensitivity_histogram": (0,) * 20}
-    rare = candidate("rare", None, **UNTESTED, contradiction_rate=NAN)
+    rare = candidate("rare", None, **UNTESTED, override_rate=NAN)
     page = render_audit(audit(rare, **undefined))
     assert "not tested" in words_in(page)
     shown = [value for name, value in _Page(page).attributes if name not in ("lang", "content")]

@@ -54,14 +54,14 @@ def said_of(word: str, file: Path) -> list[tuple[str, str]]:
 def test_an_answer_is_in_the_file_when_it_is_confirmed(file):
     review = session(file)
     assert not file.exists()
-    say(review, "neutralise", "keep")
+    say(review, "remove_reliance", "keep")
     (one, two) = Decisions.from_file(file).cards
-    assert (one.decision, one.source, one.words) == ("neutralise", "person", ("w0", "w0s"))
-    assert [(r.by, r.decision) for r in one.reviews] == [("anna", "neutralise")]
+    assert (one.decision, one.source, one.words) == ("remove_reliance", "person", ("w0", "w0s"))
+    assert [(r.by, r.decision) for r in one.reviews] == [("anna", "remove_reliance")]
     assert (two.decision, Decisions.from_file(file).audit) == ("keep", DECK.audited.id)
     assert review.state()["end"] is None
-    say(review, "neutralise", "keep", "keep")
-    assert [row["decision"] for row in review.state()["end"]["cards"]] == ["neutralise", "keep", "keep"]
+    say(review, "remove_reliance", "keep", "keep")
+    assert [row["decision"] for row in review.state()["end"]["cards"]] == ["remove_reliance", "keep", "keep"]
 
 
 def test_texts_are_asked_about_until_they_decide(file):
@@ -71,14 +71,14 @@ def test_texts_are_asked_about_until_they_decide(file):
     assert len(seen) == 16
     assert {text.split("w")[1][0] for text in seen[:4]} == {"0", "2"}  # the cards are mixed
     cards = cards_in(file)
-    assert [cards["w0"][key] for key in ("outcome", "decision", "source")] == ["shortcut", "neutralise", "flips"]
-    assert (cards["w0"]["mended"], cards["w0"]["asked"], len(cards["w0"]["text_hashes"])) == (8, 8, 8)
+    assert [cards["w0"][key] for key in ("outcome", "decision", "source")] == ["shortcut", "remove_reliance", "answers"]
+    assert (cards["w0"]["fixed"], cards["w0"]["asked"], len(cards["w0"]["text_hashes"])) == (8, 8, 8)
     assert cards["w1"]["decision"] == "keep"
     assert "outcome" not in cards["w1"]
-    assert review.state()["follows"][W0]["how"] == "neutralised (texts: shortcut, 8 mended, 0 broken of 8)"
+    assert review.state()["follows"][W0]["how"] == "neutralised (texts: shortcut, 8 fixed, 0 broken of 8)"
 
 
-def test_the_other_answer_is_genuine_and_what_tells_nothing_stays_open(file):
+def test_the_other_answer_is_legitimate_and_what_tells_nothing_stays_open(file):
     answer_texts(say(session(file), "unsure", "keep", "keep"), "positive")
     assert cards_in(file)["w0"]["decision"] == "keep"
     other = say(session(file.with_name("other.json")), "unsure", "keep", "keep")
@@ -132,7 +132,7 @@ def test_the_bounds_of_what_is_still_asked_hold(file, given):
 def test_undo_takes_back_cards_and_texts_also_after_a_restart(file):
     review = session(file)
     say(review, "keep", "unsure", "keep")
-    say(review, "neutralise")
+    say(review, "remove_reliance")
     answer_texts(review, "negative", most=2)
     question = review.state()["question"]
     again = session(file)
@@ -160,30 +160,30 @@ def test_what_is_no_answer_is_refused(file):
 
 
 def test_several_people_and_their_agreement(file):
-    say(session(file, "anna"), "neutralise", "keep", "unsure")
+    say(session(file, "anna"), "remove_reliance", "keep", "unsure")
     ben = session(file, "ben")
     assert ben.state()["said"] == {}  # blind
-    say(ben, "neutralise", "neutralise", "keep")
+    say(ben, "remove_reliance", "remove_reliance", "keep")
     end = ben.state()["end"]
     # On the third card one is not sure: the other's answer decides.
     assert (end["both"], end["agree"], end["differ"]) == (3, 1, 1)
-    assert end["cards"][1]["people"] == {"anna": "keep", "ben": "neutralise"}
-    assert [row["decision"] for row in end["cards"]] == ["neutralise", "unsure", "keep"]
-    assert said_of("w1", file) == [("anna", "keep"), ("ben", "neutralise")]
+    assert end["cards"][1]["people"] == {"anna": "keep", "ben": "remove_reliance"}
+    assert [row["decision"] for row in end["cards"]] == ["remove_reliance", "unsure", "keep"]
+    assert said_of("w1", file) == [("anna", "keep"), ("ben", "remove_reliance")]
     ben.undo(ben.revision)
     assert said_of("w2", file) == [("anna", "unsure")]
     anna = session(file, "anna")
     anna.undo(anna.revision)
     assert "w2" not in cards_in(file)
-    assert said_of("w1", file) == [("anna", "keep"), ("ben", "neutralise")]
+    assert said_of("w1", file) == [("anna", "keep"), ("ben", "remove_reliance")]
 
 
 def test_two_people_on_one_text_count_once_and_a_contradiction_is_unclear(file):
     answer_texts(say(session(file, "anna"), "unsure", "keep", "keep"), "negative")
-    assert cards_in(file)["w0"]["decision"] == "neutralise"
+    assert cards_in(file)["w0"]["decision"] == "remove_reliance"
     answer_texts(say(session(file, "ben"), "unsure", "keep", "keep"), "positive")
     card = cards_in(file)["w0"]
-    assert (card["mended"], card["broken"], card["unclear"], card["outcome"]) == (0, 0, 8, "open")
+    assert (card["fixed"], card["broken"], card["unclear"], card["outcome"]) == (0, 0, 8, "open")
 
 
 def line_of(review: Session, card: str = W0) -> str:
@@ -198,7 +198,7 @@ def test_what_the_audit_decides_is_said(file):
     assert line_of(anna, W1).endswith("the audit decides: left as it is, nothing changes.")
     answer_texts(anna, "unclear")
     assert line_of(anna) == f"not sure. Its texts leave it open, so {audit}"
-    say(anna, "neutralise", "keep", "keep")
+    say(anna, "remove_reliance", "keep", "keep")
     assert line_of(anna) == "neutralised. 30 answers would change: 30 from positive to negative."
     ben = say(Session(deck, file, "ben"), "keep", "keep")
     assert line_of(ben) == f"kept. Somebody else said otherwise, so {audit}"
@@ -214,19 +214,19 @@ def test_what_the_audit_decides_is_said(file):
 
 
 def test_decisions_by_hand_are_taken_up(file):
-    by_hand = {"words": ["W0s", "w0"], "decision": "neutralise"}, {"words": ["zebra"], "decision": "keep"}
+    by_hand = {"words": ["W0s", "w0"], "decision": "remove_reliance"}, {"words": ["zebra"], "decision": "keep"}
     file.write_text(json.dumps({"cards": by_hand}))
     review = session(file)
     assert (review.answers.said[0].by, review.state()["notice"]) == (BY_FILE, ""), "nobody changed it meanwhile"
-    say(review, "neutralise", "keep", "keep")
+    say(review, "remove_reliance", "keep", "keep")
     cards = cards_in(file)
     assert [r["by"] for r in cards["w0"]["reviews"]] == [BY_FILE, "anna"]
     assert cards["zebra"]["decision"] == "keep"
 
 
 def judged(**how) -> dict:
-    card = {"id": W0, "words": ["w0", "w0s"], "pulls_to": "positive", "source": "flips", "outcome": "open"}
-    counts = {"asked": 9, "mended": 7, "broken": 2, "e_value": 4.3, "survives_e_bh": False}
+    card = {"id": W0, "words": ["w0", "w0s"], "pushes_towards": "positive", "source": "answers", "outcome": "open"}
+    counts = {"asked": 9, "fixed": 7, "broken": 2, "e_value": 4.3, "survives_e_bh": False}
     return card | counts | {"text_hashes": ["h"]} | how
 
 
@@ -240,19 +240,24 @@ def test_texts_that_judge_counted_stay_and_are_not_asked_again(file):
     review = say(session(written(file, judged())), "unsure", "keep", "keep")
     assert review.state()["question"] is None
     card = cards_in(file)["w0"]
-    assert (card["mended"], card["source"], card.get("decision")) == (7, "flips", None)
-    say(review, "neutralise")
+    assert (card["fixed"], card["source"], card.get("decision")) == (7, "answers", None)
+    say(review, "remove_reliance")
     card = cards_in(session(file).file)["w0"]
-    assert (card["mended"], card["source"], card["decision"], card["text_hashes"]) == (7, "person", "neutralise", ["h"])
+    assert (card["fixed"], card["source"], card["decision"], card["text_hashes"]) == (
+        7,
+        "person",
+        "remove_reliance",
+        ["h"],
+    )
 
 
-SAID = {"judges": ["gemma"], "rule": "agreement", "mended": 72, "broken": 16, "unanswered": 0, "bound": 0.68}
+SAID = {"judges": ["gemma"], "rule": "agreement", "fixed": 72, "broken": 16, "unanswered": 0, "bound": 0.68}
 SAID |= {"p_value": 0.001, "q_value": 0.01}
 
 
 def by_machine(outcome: str = "shortcut") -> dict:
-    card = {"id": W0, "words": ["w0"], "source": "machine", "second_opinion": SAID | {"outcome": outcome}}
-    return card | ({"decision": "neutralise"} if outcome == "shortcut" else {})
+    card = {"id": W0, "words": ["w0"], "source": "machine", "second_model": SAID | {"outcome": outcome}}
+    return card | ({"decision": "remove_reliance"} if outcome == "shortcut" else {})
 
 
 JUDGES = [{"name": "gemma", "record": {"kind": "causal"}, "qualifications": [], "texts": 88}]
@@ -263,43 +268,47 @@ def test_second_models_stand_apart_and_a_person_overrules_them(file):
     assert review.state()["opinions"] == {}
     say(review, "unsure", "keep", "keep")
     assert review.state()["opinions"] == {W0: "gemma, 72 : 16, agreement bound .68, shortcut"}
-    # Who is not sure leaves it to the second opinion, until texts are judged.
+    # Who is not sure leaves it to the second model, until texts are judged.
     card = cards_in(file)["w0"]
-    assert (card["source"], card["decision"], card["reviews"][0]["decision"]) == ("machine", "neutralise", "unsure")
+    assert (card["source"], card["decision"], card["reviews"][0]["decision"]) == (
+        "machine",
+        "remove_reliance",
+        "unsure",
+    )
     answer_texts(review, "positive")
     card = cards_in(file)["w0"]
-    assert (card["source"], card["decision"], card["broken"]) == ("flips", "keep", 8)
-    say(review, "neutralise")
+    assert (card["source"], card["decision"], card["broken"]) == ("answers", "keep", 8)
+    say(review, "remove_reliance")
     card = cards_in(session(file).file)["w0"]
-    assert (card["source"], card["decision"]) == ("person", "neutralise")
-    assert card["second_opinion"]["mended"] == 72
+    assert (card["source"], card["decision"]) == ("person", "remove_reliance")
+    assert card["second_model"]["fixed"] == 72
     document = json.loads(file.read_text())
     assert (document["judges"], document["answers"]) == (JUDGES, "a.jsonl")
     assert Decisions.from_file(file).cards[0].said.endswith("agreement bound .68, shortcut")
 
 
-def test_an_open_second_opinion_decides_nothing(file):
+def test_an_open_second_model_decides_nothing(file):
     review = say(session(written(file, by_machine("open"))), "unsure")
     assert (cards_in(file)["w0"]["source"], cards_in(file)["w0"]["decision"]) == ("person", "unsure")
     answer_texts(review, "unclear")
-    assert cards_in(file)["w0"]["second_opinion"]["outcome"] == "open"
+    assert cards_in(file)["w0"]["second_model"]["outcome"] == "open"
 
 
-def test_a_second_opinion_that_is_asked_meanwhile_is_taken_up(file):
+def test_a_second_model_that_is_asked_meanwhile_is_taken_up(file):
     review = say(session(file), "keep", "keep", "unsure")
     answer_texts(review, "negative")
     document = json.loads(file.read_text())
     for card in document["cards"]:
-        card["second_opinion"] = SAID | {"outcome": "open"}
+        card["second_model"] = SAID | {"outcome": "open"}
     file.write_text(to_json(document))
     with pytest.raises(StaleError):
         review.undo(review.revision)
     assert len(review.state()["opinions"]) == 3
-    assert cards_in(session(file).file)["w2"]["mended"] == 8
+    assert cards_in(session(file).file)["w2"]["fixed"] == 8
     say(review, "keep")
     cards = cards_in(file)
-    assert (cards["w0"]["source"], cards["w2"]["decision"], cards["w2"]["mended"]) == ("person", "neutralise", 8)
-    assert all(card["second_opinion"]["mended"] == 72 for card in cards.values())
+    assert (cards["w0"]["source"], cards["w2"]["decision"], cards["w2"]["fixed"]) == ("person", "remove_reliance", 8)
+    assert all(card["second_model"]["fixed"] == 72 for card in cards.values())
 
 
 def test_another_audits_decisions_are_refused(file):
@@ -315,14 +324,14 @@ def test_what_another_program_writes_meanwhile_is_taken_up(file):
     with pytest.raises(StaleError):
         review.undo(review.revision)
     assert review.state()["notice"] == "", "it says nothing of our cards"
-    document["cards"][1] |= {"decision": "neutralise", "source": "file", "reviews": []}
+    document["cards"][1] |= {"decision": "remove_reliance", "source": "file", "reviews": []}
     file.write_text(to_json(document))
     with pytest.raises(StaleError):
         review.save({"card": W2, "decision": "keep"}, review.revision)
     assert "Another program changed decisions.json: what it says of “w1”" in review.state()["notice"]
     review.save({"card": W2, "decision": "keep"}, review.revision)
     cards = cards_in(file)
-    assert said_of("w1", file) == [("anna", "keep"), (BY_FILE, "neutralise")]
+    assert said_of("w1", file) == [("anna", "keep"), (BY_FILE, "remove_reliance")]
     assert set(cards) == {"w0", "w1", "w2", "zebra"}
 
 
@@ -333,7 +342,7 @@ def test_a_file_that_judge_wrote_over_ours_loses_no_answer(file):
         review.undo(review.revision)
     review.save({"card": W2, "decision": "unsure"}, review.revision)
     cards = cards_in(file)
-    assert (cards["w0"]["decision"], cards["w1"]["decision"], cards["w2"]["mended"]) == ("keep", "keep", 7)
+    assert (cards["w0"]["decision"], cards["w1"]["decision"], cards["w2"]["fixed"]) == ("keep", "keep", 7)
 
 
 def test_a_file_that_another_program_damaged_is_not_written_over(file):
@@ -391,7 +400,7 @@ def test_answers_to_texts_are_one_sequence_with_those_of_files(file, tmp_path):
     other = say(session(tmp_path / "other.json", folder=folder), "unsure", "keep", "keep")
     assert other.state()["progress"]["answered"] == 4
     assert len(answer_texts(other, "positive")) == 4
-    assert cards_in(other.file)["w0"]["outcome"] == "genuine"
+    assert cards_in(other.file)["w0"]["outcome"] == "legitimate"
     # What came from elsewhere is not taken back here.
     for _ in range(8):
         other.undo(other.revision)

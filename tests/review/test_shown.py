@@ -102,9 +102,9 @@ def test_what_the_audit_does_with_a_card():
     }
     for words, ends in ((["w0"], "negative. Deciding this card also takes: w0s."), (["w0", "w0s"], "to negative.")):
         (shown,) = make_deck(document | {"fit_would_take": [{"text": word} for word in words]}).shown.values()
-        assert shown["effects"]["neutralise"]["line"].endswith(ends)
+        assert shown["effects"]["remove_reliance"]["line"].endswith(ends)
     (shown,) = make_deck(document).shown.values()
-    assert [shown["effects"][said]["n"] for said in ("keep", "neutralise")] == [0, 30]  # and not all its texts
+    assert [shown["effects"][said]["n"] for said in ("keep", "remove_reliance")] == [0, 30]  # and not all its texts
     # An audit that does not say what `fit` would take.
     document["candidates"][0]["flagged"] = True
     assert "“w0” neutralised" in unsure()["how"]
@@ -120,7 +120,7 @@ def test_the_evidence_is_in_plain_words():
         "The audit flags “book”, “novel”: they outweigh the rest of the text.",
         "Without the words, their texts look less “positive” than other texts do, in 62% of comparisons (50% would "
         "be chance).",
-        "By the labels at hand, masking “book” mends 9 answers and breaks 1.",
+        "By the labels at hand, masking “book” fixes 9 answers and breaks 1.",
         "Too few of its texts can be asked about here to decide it; the command “flips” asks about all 30.",
     ]
     assert evidence(status="undecided")[0] == "The audit could neither flag nor clear it."

@@ -24,7 +24,7 @@ def test_paired_evidence_counts_answers_with_and_without(classifier):
     support = classifier.encode(["honestly bad", "honestly awful", "honestly good", "bad soup"])
     items = [Shortcut("honestly", "found", "flagged"), Shortcut("zebra", "found", "flagged")]
     found = paired_evidence(classifier, items, support, np.array([0, 1, 1, 0]))
-    assert [(one.n, one.mended, one.broken) for one in found] == [(3, 1, 1), (0, 0, 0)]
+    assert [(one.n, one.fixed, one.broken) for one in found] == [(3, 1, 1), (0, 0, 0)]
     logits = classifier.predict_logits(classifier.encode(["honestly bad", "[MASK] bad"]))
     probs = torch.from_numpy(logits).softmax(dim=-1).numpy()
     assert found[0].changes[0] == pytest.approx(probs[1, 0] - probs[0, 0])
@@ -36,10 +36,10 @@ def test_a_labelled_text_counts_once(classifier):
     item = [Shortcut("honestly", "found", "flagged")]
     (once,) = paired_evidence(classifier, item, classifier.encode(texts), labels)
     (often,) = paired_evidence(classifier, item, classifier.encode([*texts, *texts[:1] * 5]), np.r_[labels, [0] * 5])
-    assert (once.n, once.mended) == (often.n, often.mended) == (2, 2)
+    assert (once.n, once.fixed) == (often.n, often.fixed) == (2, 2)
     # The partner: the same text with another label is another observation.
     (both,) = paired_evidence(classifier, item, classifier.encode([*texts, texts[0]]), np.r_[labels, [1]])
-    assert (both.n, both.mended, both.broken) == (3, 2, 1)
+    assert (both.n, both.fixed, both.broken) == (3, 2, 1)
 
 
 def test_the_sign_flip_test_is_the_share_of_signs_that_do_as_well():
@@ -58,7 +58,7 @@ def test_the_sign_flip_test_is_the_share_of_signs_that_do_as_well():
 
 
 def test_slight_gains_are_no_evidence_slight_losses_are():
-    # A genuine word: it holds the right class down a little here, and up a lot in texts that are not among these.
+    # A legitimate word: it holds the right class down a little here, and up a lot in texts that are not among these.
     assert sign_flip_test(np.full(30, 0.09)) == 1
     assert sign_flip_test(np.r_[np.full(30, -0.02), np.full(10, 0.3)]) < 0.01
     assert sign_flip_test(np.r_[np.full(10, 0.3), np.full(10, -0.3)]) > 0.5
@@ -66,7 +66,7 @@ def test_slight_gains_are_no_evidence_slight_losses_are():
     assert sign_flip_test(np.r_[np.full(48, -0.09), np.full(12, 0.3)]) > 0.5
 
 
-def test_what_breaks_more_answers_than_it_mends_is_not_confirmed():
+def test_what_breaks_more_answers_than_it_fixes_is_not_confirmed():
     for broken in (2, 3):
         found = weighed((BOOK, Paired(8, 3, broken, np.full(8, 0.4))))
         assert found == ({"book": ("confirmed", 2**-8)} if broken == 2 else {})

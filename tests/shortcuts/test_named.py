@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from shortcut_guardrail.config import ShortcutConfig
 from shortcut_guardrail.decisions import Decision, Decisions
-from shortcut_guardrail.decisions.record import SecondOpinion
+from shortcut_guardrail.decisions.record import SecondModelResult
 from shortcut_guardrail.shortcuts import Shortcut, Shortcuts
 from shortcut_guardrail.shortcuts.named import with_decisions, with_said
 
 FOUND = Shortcuts((Shortcut("book", "found", "flagged", count=12), Shortcut("great", "cleared")), rows=("r",))
 
 
-def flips(words, outcome, mended=8, broken=0, **changes) -> Decision:
-    decision = {"shortcut": "neutralise", "genuine": "keep"}.get(outcome)
-    counted = {"mended": mended, "broken": broken, "outcome": outcome, "text_hashes": ("h",)}
-    return Decision(tuple(words), decision, "flips", **counted, **changes)
+def flips(words, outcome, fixed=8, broken=0, **changes) -> Decision:
+    decision = {"shortcut": "remove_reliance", "legitimate": "keep"}.get(outcome)
+    counted = {"fixed": fixed, "broken": broken, "outcome": outcome, "text_hashes": ("h",)}
+    return Decision(tuple(words), decision, "answers", **counted, **changes)
 
 
 def person(words, decision) -> Decision:
@@ -28,12 +28,16 @@ def decided(*cards, items=FOUND, named=(), keep=(), **options):
 
 
 def test_flips_come_before_the_audit():
-    found = decided(flips(["great", "superb"], "shortcut"), flips(["book"], "genuine", 0, 8))
-    assert found == {"great": ("confirmed", "flips"), "superb": ("confirmed", "flips"), "book": ("cleared", "flips")}
+    found = decided(flips(["great", "superb"], "shortcut"), flips(["book"], "legitimate", 0, 8))
+    assert found == {
+        "great": ("confirmed", "answers"),
+        "superb": ("confirmed", "answers"),
+        "book": ("cleared", "answers"),
+    }
 
 
 def test_a_person_comes_before_flips_and_flags_before_a_person():
-    cards = (person(["great"], "keep"), flips(["great"], "shortcut"), person(["book"], "neutralise"))
+    cards = (person(["great"], "keep"), flips(["great"], "shortcut"), person(["book"], "remove_reliance"))
     assert decided(*cards)["great"] == ("kept", None)
     assert decided(*cards)["book"] == ("named", None)
     assert decided(*reversed(cards))["great"] == ("kept", None)  # the order in the file says nothing
@@ -42,7 +46,7 @@ def test_a_person_comes_before_flips_and_flags_before_a_person():
 
 
 def test_a_word_that_must_not_decide_alone_is_named_as_such():
-    shortcuts = with_decisions(FOUND, Decisions((person(["great"], "not_alone"), person(["dull"], "neutralise"))))
+    shortcuts = with_decisions(FOUND, Decisions((person(["great"], "not_alone"), person(["dull"], "remove_reliance"))))
     shortcuts = with_said(shortcuts, ShortcutConfig(not_alone=("Never",)))
     found = {item.text: (item.verdict, item.reason) for item in shortcuts.items if item.verdict == "named"}
     assert found == {"great": ("named", "not alone"), "dull": ("named", None), "never": ("named", "not alone")}
@@ -58,24 +62,24 @@ def test_what_nobody_decided_changes_nothing():
         assert decided(card) == decided()
 
 
-def test_a_second_opinion_comes_after_the_flips_with_its_own_counts():
-    said = SecondOpinion(("one",), "agreement", 72, 16, 0, 0.6, 0.01, "shortcut")
-    by_machine = Decision(("book", "great"), "neutralise", "machine", second_opinion=said, pulls_to="positive")
-    cards = Decisions((flips(["book"], "genuine", 0, 8), by_machine))
+def test_a_second_model_comes_after_the_flips_with_its_own_counts():
+    said = SecondModelResult(("one",), "agreement", 72, 16, 0, 0.6, 0.01, "shortcut")
+    by_machine = Decision(("book", "great"), "remove_reliance", "machine", second_model=said, pushes_towards="positive")
+    cards = Decisions((flips(["book"], "legitimate", 0, 8), by_machine))
     great, book = with_decisions(FOUND, cards).items
-    assert (great.verdict, great.reason, great.n_support, great.mended) == ("confirmed", "second opinion", 88, 72)
+    assert (great.verdict, great.reason, great.n_support, great.fixed) == ("confirmed", "second model", 88, 72)
     assert (book.text, book.verdict, book.n_support, book.broken) == ("book", "cleared", 8, 8)
 
 
-def test_genuine_holds_for_the_judged_texts_only():
-    card = flips(["book"], "genuine", 0, 8)
+def test_legitimate_holds_for_the_judged_texts_only():
+    card = flips(["book"], "legitimate", 0, 8)
     assert decided(card, same_data=False)["book"] == ("found", "flagged")
-    assert decided(flips(["great"], "shortcut"), same_data=False)["great"] == ("confirmed", "flips")
+    assert decided(flips(["great"], "shortcut"), same_data=False)["great"] == ("confirmed", "answers")
 
 
 def test_a_phrase_and_its_words_are_two_things():
     items = Shortcuts((Shortcut("this book", "found", "flagged"), Shortcut("this", "cleared")))
-    both = (person(["this book"], "neutralise"), person(["this"], "keep"))
+    both = (person(["this book"], "remove_reliance"), person(["this"], "keep"))
     shortcuts = with_decisions(items, Decisions(both))
     assert shortcuts.words == ("this book",)
     found = shortcuts.finder.find("this book, and this")
@@ -85,7 +89,10 @@ def test_a_phrase_and_its_words_are_two_things():
     assert decided(person(["book"], "keep"), items=items)["this book"] == ("kept", None)
     assert decided(items=items, keep=["book"])["this book"] == ("kept", None)
     # It spares what the evidence alone speaks against, whether the word was weighed before the phrase or after it.
-    assert decided(flips(["this book"], "shortcut"), items=items, keep=["book"])["this book"] == ("confirmed", "flips")
+    assert decided(flips(["this book"], "shortcut"), items=items, keep=["book"])["this book"] == (
+        "confirmed",
+        "answers",
+    )
     for pair in (("book", "this book"), ("this book", "book")):
         both_found = Shortcuts(tuple(Shortcut(word, "found", "flagged") for word in pair))
         assert set(decided(person(["book"], "keep"), items=both_found).values()) == {("kept", None)}
@@ -95,7 +102,7 @@ def test_judged_texts_and_their_counts_are_kept():
     found = with_decisions(FOUND, Decisions((flips(["book"], "shortcut", 9, 1, neither=2),)))
     assert found.rows == ("h", "r"), "these can certify nothing"
     item = found.items[0]
-    assert (item.text, item.n_support, item.mended, item.broken, item.count) == ("book", 12, 9, 1, 12)
+    assert (item.text, item.n_support, item.fixed, item.broken, item.count) == ("book", 12, 9, 1, 12)
 
 
 def test_of_a_phrase_without_content_all_words_count():

@@ -1,4 +1,4 @@
-"""What to neutralise: what evidence decides, and what a person says."""
+"""Which words reliance is removed on: what evidence decides, and what a person says."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_without_labels_the_flagged_candidates_are_taken(classifier):
     assert targets.words == ("honestly",)
     item = targets.items[0]
     assert (item.verdict, item.reason) == ("found", "flagged")
-    assert (item.pulls_to, item.n_support, item.p_value) == ("positive", 0, None)
+    assert (item.pushes_towards, item.n_support, item.p_value) == ("positive", 0, None)
     assert item.flip_rate == 1.0
 
 
@@ -118,7 +118,7 @@ def test_of_what_stands_inside_a_phrase_that_dominates_the_phrase_alone_is_taken
 
 def test_what_the_audit_has_found_draws_along_no_word_of_its_class():
     words = ("quite", 70), ("really quite", 70), ("so", 70)
-    for how in ("flagged", "takes_turns", "collective"):
+    for how in ("flagged", "alternative_wording", "collective"):
         assert dominant_of(*words, audited=[candidate("quite", **{"flagged": False, how: True})]) == {"so"}
     assert dominant_of(*words, audited=[candidate("quite", flagged=False)]) == {"really quite", "so"}
 
@@ -171,7 +171,7 @@ def test_texts_are_left_unread_only_once_it_is_sure_that_a_candidate_does_not_de
         if one.spare >= 0:
             assert set(one.against) == {i for i in chosen.tolist() if i < 36}
             result = one.result(probs, ("negative", "positive"))
-            assert (result.flip_rate, result.pulls_to, result.count) == (k / n, "positive", n)
+            assert (result.flip_rate, result.pushes_towards, result.count) == (k / n, "positive", n)
     # One that decides none is known by a third of its texts: 25 of 36 are the fewest that are most.
     assert [len(one.after) for (n, k), one in zip(sizes, read, strict=True) if (n, k) == (36, 0)] == [12]
 
@@ -216,13 +216,13 @@ def test_words_on_which_many_answers_hang_are_listed_and_taken_only_if_asked_for
     targets = choose(classifier)
     listed = [item for item in targets.items if item.listed]
     held = [item.answers_held for item in listed]
-    assert {item.text for item in listed} == {"good", "great"}  # genuine words, which decide their texts rightly
+    assert {item.text for item in listed} == {"good", "great"}  # legitimate words, which decide their texts rightly
     assert held == sorted(held, reverse=True)
     assert min(held) >= 0.02 * len(DEPLOYED)
     assert not {item.text for item in listed} & set(targets.words)
     taken = choose(classifier, take_influential=True)
     assert set(taken.words) == {"honestly", *(item.text for item in listed)}
-    assert set(verdicts(taken).values()) == {"flagged", "many answers"}
+    assert set(verdicts(taken).values()) == {"flagged", "many predictions"}
     # The partners: another share, and none.
     most = choose(classifier, influential_share=held[0] / len(DEPLOYED))
     assert [item.text for item in most.items[1:]] == [item.text for item in listed if item.answers_held == held[0]]
@@ -234,28 +234,28 @@ def test_labels_clear_what_was_taken_because_many_answers_hang_on_it(classifier)
     for asked_for in (False, True):
         targets = choose(classifier, support=(rows, [1] * len(rows)), take_influential=asked_for)
         item = next(item for item in targets.items if item.text == "good")
-        assert (item.verdict, item.reason, item.n_support, item.mended, item.broken) == ("cleared", None, 12, 0, 12)
+        assert (item.verdict, item.reason, item.n_support, item.fixed, item.broken) == ("cleared", None, 12, 0, 12)
 
 
-@pytest.mark.parametrize(("labels", "verdict"), [([0, 0, 1], "many answers"), ([0, 1], "listed"), ([], "listed")])
-def test_influential_words_stay_taken_where_labels_mend_more_than_they_break(classifier, labels, verdict):
+@pytest.mark.parametrize(("labels", "verdict"), [([0, 0, 1], "many predictions"), ([0, 1], "listed"), ([], "listed")])
+def test_influential_words_stay_taken_where_labels_fix_more_than_they_break(classifier, labels, verdict):
     rows = [f"the {word} was good" for word in WORDS[: len(labels)]] + ["the soup was bad"]
     targets = choose(classifier, support=(rows, [*labels, 0]), take_influential=True)
     assert verdicts(targets)["good"] == verdict
-    assert ("good" in targets.words) == (verdict == "many answers")
+    assert ("good" in targets.words) == (verdict == "many predictions")
     assert verdicts(choose(classifier, support=(rows, [*labels, 0])))["good"] == "listed"  # not without being asked
 
 
 def test_a_listed_phrase_does_not_spare_the_words_in_it():
     flagged = [Shortcut(word, "found", "flagged") for word in ("honestly", "to be good")]
-    items = (flagged[0], Shortcut("honestly good", "cleared", "many answers"), flagged[1])
+    items = (flagged[0], Shortcut("honestly good", "cleared", "many predictions"), flagged[1])
     said = with_said(Shortcuts(items), ShortcutConfig(keep=("good",)))
     assert verdicts(said) == {"honestly": "flagged", "honestly good": "listed", "to be good": "kept", "good": "kept"}
 
 
 def test_a_share_that_is_met_exactly_is_enough():
     # A count times a rate, which rounds.
-    assert Shortcut("a", "cleared", "many answers", count=22, flip_rate=15 / 22).answers_held < 15
+    assert Shortcut("a", "cleared", "many predictions", count=22, flip_rate=15 / 22).answers_held < 15
     found = candidate("a", count=22, flip_rate=15 / 22, flagged=False)
     assert _audited(found, {}, {}, ShortcutConfig(), 0.02 * 750).listed
     assert _audited(found, {}, {}, ShortcutConfig(), 0.02 * 751).verdict == "cleared"
@@ -265,14 +265,14 @@ def test_what_is_neutralised_is_the_same_in_a_folder():
     known = [(verdict, reason) for verdict, reasons in REASONS.items() for reason in reasons]
     assert {verdict for verdict, _ in known} == set(get_args(Verdict))
     assert {reason for _, reason in known} - {None} == set(get_args(Reason))
-    assert {verdict for verdict, reason in known if not Shortcut("a", verdict, reason).neutralised} == {
+    assert {verdict for verdict, reason in known if not Shortcut("a", verdict, reason).reliance_removed} == {
         "kept",
         "cleared",
     }
 
 
 def test_a_verdict_without_its_reasons_is_refused():
-    for verdict, reason in (("given", None), ("named", "flips"), ("found", None)):
+    for verdict, reason in (("given", None), ("named", "answers"), ("found", None)):
         with pytest.raises(ConfigError, match=rf"^'book' cannot be '{verdict}' with the reason "):
             Shortcut("book", verdict, reason)
 
@@ -283,10 +283,10 @@ def test_a_person_has_the_last_word(classifier):
     assert targets.words == ("great", "to be honest")
 
 
-def test_labels_show_where_a_person_names_a_genuine_word(classifier):
+def test_labels_show_where_a_person_names_a_legitimate_word(classifier):
     rows = [f"the {word} was good" for word in WORDS[:3]]
     targets = choose(classifier, support=(rows, [1, 1, 1]), named=("good", "was good", "zebra"))
-    seen = {item.text: (item.n_support, item.mended, item.broken) for item in targets.items if item.verdict == "named"}
+    seen = {item.text: (item.n_support, item.fixed, item.broken) for item in targets.items if item.verdict == "named"}
     assert seen == {"good": (3, 0, 3), "was good": (3, 0, 3), "zebra": (0, 0, 0)}
     assert {"good", "was good", "zebra"} <= set(targets.words)  # and a person's word stands
 
@@ -314,7 +314,7 @@ def test_labels_clear_a_candidate_whose_masking_breaks_answers(classifier):
     assert verdicts(cleared)["honestly"] == "cleared"
     assert cleared.words == ()
     item = next(item for item in cleared.items if item.text == "honestly")
-    assert (item.n_support, item.mended, item.broken, item.p_value) == (3, 0, 3, 0.125)
+    assert (item.n_support, item.fixed, item.broken, item.p_value) == (3, 0, 3, 0.125)
     assert len(cleared.rows) == 3
     # The partner: labels that agree with the audit leave it.
     assert verdicts(choose(classifier, support=(rows, [0, 0, 0])))["honestly"] == "flagged"

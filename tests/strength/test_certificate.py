@@ -79,7 +79,7 @@ def test_strengths_that_change_next_to_nothing_need_no_label():
 def test_strengths_are_certified_from_either_end_up_to_the_first_failure():
     found = certificate([0, 60, 300, 400], [0, 1, 25, 30], [0, 1, 2, 2])
     assert [point.certified for point in found.points] == [True, False, True, True]
-    # What mends most takes the place of one that is not certified, of equals the smallest.
+    # What fixes most takes the place of one that is not certified, of equals the smallest.
     assert certified_instead(found) == 1.0
     assert certified_instead(certificate([0, 60, 300, 400], [0, 1, 25, 25], [0, 1, 2, 2])) == 0.75
     assert found.points[1].loss_bound > 0.02
@@ -175,7 +175,7 @@ def test_without_a_certificate_the_sentence_says_how_many_labels_would_do():
     assert found.sentence == (
         "No strength above 0 could be certified: it was not shown with 95% confidence that the accuracy lost against "
         f"the base is at most 2%. For strength 1 it would take about {found.points[-1].labels_needed} labelled texts "
-        "with an answer at strength 1 other than the base's, if it mends all. Draw them anew: to add to these until it "
+        "with an answer at strength 1 other than the base's, if it fixes all. Draw them anew: to add to these until it "
         "passes is not valid, unless so many looks were planned."
     )
     # Of 200 labelled texts 9 get another answer, so for each that does 200 / 9 have to be labelled.

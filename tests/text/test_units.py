@@ -139,7 +139,7 @@ def test_a_mark_that_decides_only_as_a_whole_is_a_candidate_and_a_card():
     ]
     report = audit_texts(classifier, classifier.encode(texts))
     first = report.candidates[0]
-    assert (first.text, first.flip_rate, first.count, first.pulls_to) == ("10/10", 1.0, 4, "positive")
+    assert (first.text, first.flip_rate, first.count, first.pushes_towards) == ("10/10", 1.0, 4, "positive")
     assert [card.changes for card in report.cards if "10/10" in card.words] == [4]
 
 

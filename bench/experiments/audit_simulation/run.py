@@ -151,7 +151,7 @@ def _answered(log_odds: Array, decided: Array) -> Array:
 
 
 WORLDS = (
-    *("boundary", "alike", "fickle", "rare", "genuine", "bystanders", "planted", "reversed", "synonyms"),
+    *("boundary", "similar", "fickle", "rare", "legitimate", "bystanders", "planted", "reversed", "synonyms"),
     *("beside", "exclusive", "rare, rests", "scarce"),
 )
 SIZES = dict.fromkeys(("rare", "rare, rests"), (2000, 2500, 3000)) | {"scarce": (1200, 1400, 1600)}
@@ -179,8 +179,8 @@ def simulated_trial(rng: np.random.Generator, world: str, n_texts: int, rounds: 
     rates = rng.choice([0.01, 0.02, 0.05], size=n_words)
     targets = rng.integers(0, len(priors), size=n_words)
     pulls = np.where(rng.random(n_words) < 1 / 3, 0.9, 0.05)
-    tilts = np.full(n_words, 1.0 if world in ("boundary", "alike", "fickle", *SIZES) else 3.0)
-    if world == "alike":
+    tilts = np.full(n_words, 1.0 if world in ("boundary", "similar", "fickle", *SIZES) else 3.0)
+    if world == "similar":
         rates[:], targets[:], pulls[:] = np.where(np.arange(n_words) < n_words // 2, 0.012, 0.0), 1, 0.9
     if world == "bystanders":
         against = rng.random(n_words) < 0.5
@@ -205,7 +205,7 @@ def simulated_trial(rng: np.random.Generator, world: str, n_texts: int, rounds: 
     verdicts = with_set(lambda: [shard], sums, judge(lambda: [shard], sums, config), config)
     planted = {f"word{i}" for i in range(n_planted)}
     counts = []
-    for found in (verdicts.flagged, np.flatnonzero(verdicts.takes_turns), np.flatnonzero(verdicts.collective)):
+    for found in (verdicts.flagged, np.flatnonzero(verdicts.alternative_wording), np.flatnonzero(verdicts.collective)):
         names = {sums.names[i] for i in found}
         counts.append((len(names - planted), len(names & planted)))
     return np.array(counts)

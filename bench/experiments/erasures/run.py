@@ -95,7 +95,7 @@ def audits(guard: ShortcutGuardrail, texts: Any, by_itself: AuditReport, planted
 def outcome(guard: ShortcutGuardrail, texts: Any, report: AuditReport, planted: Sequence[str]) -> dict[str, Any]:
     """What is flagged, and what a repair would take."""
     flagged = [one.text for one in report.flagged]
-    with_flagged = [one.text for one in report.candidates if one.flagged or one.takes_turns or one.collective]
+    with_flagged = [one.text for one in report.candidates if one.flagged or one.alternative_wording or one.collective]
     found = [word for word in planted if any(is_of(text, word) for text in with_flagged)]
     taken = guard.find_shortcuts(texts, report=report)
     return {

@@ -5,11 +5,11 @@
 For settings of the benchmark the base classifier is audited on the test texts without labels. Of each card of the
 audit the flips are found: the texts whose answer changes when the card's words are masked. Simulated reviewers answer
 from the labels: always rightly, or wrongly on a share of the flips, either way (`symmetric`) or only so that a broken
-answer is called mended (`one-sided`). In each of the draws a card's flips come in another random order, of which 40 at
+answer is called fixed (`one-sided`). In each of the draws a card's flips come in another random order, of which 40 at
 most are asked about; `decide` of the library says what follows.
 
 - `within_25`, `within_40`: the share of draws in which the card is decided as a shortcut within so many questions.
-- `genuine`: the share of draws in which it is decided as genuine.
+- `legitimate`: the share of draws in which it is decided as legitimate.
 - `expected`: the same, with answers drawn with replacement, so that only the card's counts matter.
 
 `repaired` is the guard that `fit --decisions` makes of the first draw without errors, on the test texts, scored on all
@@ -57,7 +57,7 @@ REVIEWERS = {
     "10 % one-sided": (0.0, 0.1),
     "20 % one-sided": (0.0, 0.2),
 }
-"""By name, the probability that a mended answer is called broken, and that a broken one is called mended."""
+"""By name, the probability that a fixed answer is called broken, and that a broken one is called fixed."""
 MAX_ROWS = 1000
 
 Array = np.ndarray[Any, Any]
@@ -86,7 +86,7 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
 
 
 def outcomes(flips: Sequence[Flip], labels: Sequence[str]) -> Array:
-    """What the label says of each flip: 1 mended, 0 broken, -1 neither answer right."""
+    """What the label says of each flip: 1 fixed, 0 broken, -1 neither answer right."""
     return np.array(
         [1 if labels[f.row] == f.after else 0 if labels[f.row] == f.before else -1 for f in flips], dtype=int
     )
@@ -95,7 +95,7 @@ def outcomes(flips: Sequence[Flip], labels: Sequence[str]) -> Array:
 def judged_card(card: Any, flips: Sequence[Flip], labels: Sequence[str], draws: int, seed: int) -> dict[str, Any]:
     """One card: its counts, and what reviewers decide about it."""
     truth = outcomes(flips, labels)
-    counts = {name: int((truth == value).sum()) for name, value in (("mended", 1), ("broken", 0), ("neither", -1))}
+    counts = {name: int((truth == value).sum()) for name, value in (("fixed", 1), ("broken", 0), ("neither", -1))}
     rng = np.random.default_rng([seed, int(card.id, 16)])
     shown: dict[str, Any] = {}
     if len(truth) >= LEAST_FLIPS:
@@ -106,7 +106,7 @@ def judged_card(card: Any, flips: Sequence[Flip], labels: Sequence[str], draws: 
     return {
         "id": card.id,
         "words": list(card.words),
-        "pulls_to": card.pulls_to,
+        "pushes_towards": card.pushes_towards,
         "texts": card.texts,
         "flagged": card.flagged,
         "flips": len(flips),
@@ -140,7 +140,7 @@ def rates(drawn: Iterable[Array]) -> dict[str, Any]:
     return {
         "within_25": float(np.mean([what == "shortcut" and asked <= 25 for what, asked in made])),
         "within_40": float(np.mean([what == "shortcut" for what, _ in made])),
-        "genuine": float(np.mean([what == "genuine" for what, _ in made])),
+        "legitimate": float(np.mean([what == "legitimate" for what, _ in made])),
         "asked": float(np.mean([asked for _, asked in made])),
     }
 
@@ -195,7 +195,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     cases, asked = settings_cases(args), {"draws": args.draws}
     for entry in grow(args.out, cases, partial(measure, args=args), asked=asked, beside=lambda _: versions):
         first = entry["cards"][:3]
-        shown = [(card["words"][:3], card["mended"], card["broken"]) for card in first]
+        shown = [(card["words"][:3], card["fixed"], card["broken"]) for card in first]
         after = (entry["repaired"] or {}).get("scores")
         print(entry["setting"], entry["seed"], shown, entry["base"], after, flush=True)
 

@@ -58,7 +58,7 @@ def measure(name: str, seed: int, *, args: argparse.Namespace) -> dict[str, Any]
     triggers, cues = trigger_words(report), missing_cues(report)
     support = (few.texts, [LABELS[i] for i in few.labels])
     repairs: dict[str, tuple[Sequence[str], dict[str, Any]]] = {
-        "neutralise": (triggers, {"strategy": "distill", "shortcuts": triggers}),
+        "remove_reliance": (triggers, {"strategy": "distill", "shortcuts": triggers}),
         "not alone": (triggers, {"strategy": "distill", "not_alone": triggers}),
         "cue removal": (cues, {"strategy": "distill", "shortcuts": cues}),
         "few labels": (["labels"], {"strategy": "few-shot", "support": support}),
@@ -116,8 +116,8 @@ def joined(parts: Rows) -> LabelledTexts:
 
 
 def trigger_words(report: AuditReport) -> list[str]:
-    """Candidates that pull to `injection` and whose insertion is found, those first that change most."""
-    found = [c for c in report.candidates if c.insertion and c.insertion.found and c.pulls_to == LABELS[1]]
+    """Candidates that push towards `injection` and whose insertion is found, those first that change most."""
+    found = [c for c in report.candidates if c.insertion and c.insertion.found and c.pushes_towards == LABELS[1]]
     return [c.text for c in sorted(found, key=lambda c: -c.insertion.flip_rate if c.insertion else 0)][:MOST_WORDS]
 
 
@@ -132,7 +132,7 @@ def audited(report: AuditReport) -> dict[str, Any]:
     """What the audit says, without texts."""
     document = report.to_dict(redact=True)
     added = [c for c in document["candidates"] if c["insertion"]]
-    keys = ("text", "pulls_to", "flip_rate", "insertion", "status")
+    keys = ("text", "pushes_towards", "flip_rate", "insertion", "status")
     return {
         "defaults": document["defaults"],
         "insertions": [{key: one[key] for key in keys} for one in added],

@@ -32,9 +32,9 @@ YEAR, TWELVE = 52, 12
 EXPOSURES = (0.001, 0.002, 0.003, 0.005, 0.01, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.4)
 FLIP_RATES = (0.5, 0.3, 0.1, 0.4, 0.2, 0.05, 0.3, 0.1, 0.02, 0.05, 0.01, 0.005)
 NAME = "creeps"
-NO_EVIDENCE = {"pulls_to": "positive", "mean_change": 0.0, "contradiction_rate": 0.0, "q_value": 1.0, "reason": None}
+NO_EVIDENCE = {"pushes_towards": "positive", "mean_change": 0.0, "override_rate": 0.0, "q_value": 1.0, "reason": None}
 NO_EVIDENCE |= {"opposed_rate": 0.0, "expected_rate": 0.0, "relative_effect": 0.5, "p_value": 1.0, "examples": []}
-NO_EVIDENCE |= {"takes_turns": False, "collective": False, "labelled": None, "unit": "word", "insertion": None}
+NO_EVIDENCE |= {"alternative_wording": False, "collective": False, "labelled": None, "unit": "word", "insertion": None}
 EMPTY = {"schema_version": 1, "unit": "word", "top_k": 10, "fdr": 0.05, "min_relative_effect": 0.6, "mstps": 0.2}
 EMPTY |= {"label_names": ["negative", "positive"], "predicted": {"negative": 1, "positive": 1}, "n_tested": 0}
 EMPTY |= {"sensitivity_histogram": [1] * 20, "n_undecided": 0, "n_truncated": 0, "set_p_value": None, "notes": []}
@@ -112,7 +112,7 @@ def as_candidate(name: str, holds: int, changes: int) -> dict[str, Any]:
     """A candidate of an audit that stands in so many distinct texts."""
     counts = {"text": name, "count": holds, "n_distinct": holds, "n_present": holds, "flip_rate": changes / holds}
     found = {"flagged": changes >= FOUND_FROM, "status": "flagged" if changes >= FOUND_FROM else "not_flagged"}
-    intervals = {"flip_rate": [0, 1], "mean_change": [-1, 1], "contradiction_rate": [0, 1]}
+    intervals = {"flip_rate": [0, 1], "mean_change": [-1, 1], "override_rate": [0, 1]}
     return {**NO_EVIDENCE, **counts, **found, "interval": intervals}
 
 

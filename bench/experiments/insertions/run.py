@@ -10,7 +10,7 @@ tried with are then added to other test texts, which had no part in the audit.
 - `false_alarms`: words that were found, and that change no more than `min_pull` of the predictions to the other texts,
   or no more than random words do.
 
-Genuine words of a class are found as well, rightly: adding says what a word does, not whether it should. Finished
+Legitimate words of a class are found as well, rightly: adding says what a word does, not whether it should. Finished
 settings and seeds are kept. Called again, the command measures what is missing.
 """
 
@@ -38,7 +38,7 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
     guard, audited, others = new(), rows.texts[:AUDITED], rows.texts[AUDITED:]
     report = guard.audit(audited)
     added = [c for c in report.candidates if c.insertion is not None]
-    wanted = [Wanted(c.text, report.label_names.index(c.pulls_to or ""), found=True) for c in added]
+    wanted = [Wanted(c.text, report.label_names.index(c.pushes_towards or ""), found=True) for c in added]
     probs = guard.predict_proba(others)
     config = replace(AuditConfig(), top_k=512)  # all of them, at any cost
     truth, _ = try_insertions(guard.predict_proba, others, probs, wanted, config, n_texts=10**6)
@@ -48,7 +48,11 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
     for one in added:
         insertion, true = one.insertion, truth.get(one.text)
         assert insertion is not None
-        found: dict[str, Any] = {"text": one.text, "pulls_to": one.pulls_to, "planted": finder.present(one.text)}
+        found: dict[str, Any] = {
+            "text": one.text,
+            "pushes_towards": one.pushes_towards,
+            "planted": finder.present(one.text),
+        }
         found |= {"found": insertion.found, "flagged": one.flagged, "flip_rate": one.flip_rate}
         found |= {"added": insertion.flip_rate, "chance": insertion.by_chance / insertion.n, "n": insertion.n}
         tried.append({**found, "others": None if true is None else [true.changed, true.by_chance, true.n]})

@@ -1,4 +1,4 @@
-"""Words that must not decide alone, beside the same words neutralised: what each repair mends and breaks.
+"""Words that must not decide alone, beside the same words neutralised: what each repair fixes and breaks.
 
     python bench/experiments/not_alone/run.py --data-dir ../shared/data --out results/not_alone.json
 
@@ -28,7 +28,7 @@ from shortcut_guardrail.typing import Array
 
 SETTINGS = ("natural-shortcuts/MultiNLI/test", "natural-shortcuts/Amazon/test")
 WORDS = {"MultiNLI": ("nobody", "no", "never", "nothing"), "Amazon": ("book", "books")}
-REASONS: dict[str, Literal["not alone"] | None] = {"neutralise": None, "not alone": "not alone"}
+REASONS: dict[str, Literal["not alone"] | None] = {"remove_reliance": None, "not alone": "not alone"}
 
 
 def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, Any]:

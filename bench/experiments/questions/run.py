@@ -5,21 +5,21 @@
 No model is needed. Two things are simulated with the library's own drawing of questions, sequence of answers and
 decision.
 
-`reviewers`: the cards are those of `results/flips.json`, each with its flips, of which so many are mended, broken or
-neither. That file has no cards with fewer than eight flips; an audit's others are given four each, mended or broken by
+`reviewers`: the cards are those of `results/flips.json`, each with its flips, of which so many are fixed, broken or
+neither. That file has no cards with fewer than eight flips; an audit's others are given four each, fixed or broken by
 a coin. Each of the reviewers answers all that is asked, and is wrong about a tenth of the flips, either way.
 
 - `before`: one file with 40 questions about each card, those that cannot be decided too, and all of it is answered.
 - `sixteen`: so many about each card that answers can decide, and in later calls as many more about those still open.
 - `sixty`: the same with at most sixty questions a call, over all cards.
 
-A decision is right where it is "shortcut" and masking mends more of the card's flips than it breaks, or "genuine" and
-it breaks more.
+A decision is right where it is "shortcut" and masking fixes more of the card's flips than it breaks, or "legitimate"
+and it breaks more.
 
-`null`: a card of which masking mends half, in a population that is drawn anew each time. Its questions come in files,
-which are judged in a random order; the card counts where "shortcut" came out after any of them. `sequence`: as `judge`
-does. `beside`: another card, of which every flip is mended, is judged with it, and half of the card's texts hold its
-word. `alone`: each file by itself, as `judge` did before.
+`null`: a card of which masking fixes half, in a population that is drawn anew each time. Its questions come in files,
+which are judged in a random order; the card counts where "shortcut" came out after any of them. `sequence`: as `decide`
+does. `beside`: another card, of which every flip is fixed, is judged with it, and half of the card's texts hold its
+word. `alone`: each file by itself, as `decide` did before.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ FILES = (1, 2, 3, 5)
 
 Array = np.ndarray[Any, Any]
 Truth = Mapping[str, Array]
-"""By card what is right of each flip: 1 mended, 0 broken, -1 neither."""
+"""By card what is right of each flip: 1 fixed, 0 broken, -1 neither."""
 
 
 def questions_about(truth: Truth, words: Mapping[str, str] | None = None) -> tuple[Questions, dict[str, list[Flip]]]:
@@ -92,8 +92,8 @@ def opinion(questions: Questions, truth: Truth, errors: float, rng: np.random.Ge
         for flip, outcome, errs in zip(flips, truth[card], wrong, strict=True):
             option = masked[flip.text_hash]
             other: Choice = "b" if option == "a" else "a"
-            mended = (outcome == 1) != errs
-            found[str(flip.text)] = "neither" if outcome < 0 else option if mended else other
+            fixed = (outcome == 1) != errs
+            found[str(flip.text)] = "neither" if outcome < 0 else option if fixed else other
     return found
 
 
@@ -125,8 +125,8 @@ def reviewers(way: str, population: Sequence[Truth], n: int) -> dict[str, Any]:
         for reviewer in range(n):
             calls = enumerate(reviewed(truth, way, np.random.default_rng([i, reviewer])), start=1)
             for call, (answers, made) in calls:
-                mends = {card: int((truth[card] == 1).sum()) - int((truth[card] == 0).sum()) for card in made}
-                right = sum((made[card] == "shortcut") == (net > 0) and net != 0 for card, net in mends.items())
+                fixes = {card: int((truth[card] == 1).sum()) - int((truth[card] == 0).sum()) for card in made}
+                right = sum((made[card] == "shortcut") == (net > 0) and net != 0 for card, net in fixes.items())
                 shortcuts = sum(outcome == "shortcut" for outcome in made.values())
                 counted = {"answers": answers, "decided": len(made), "right": right, "shortcuts": shortcuts}
                 total.setdefault(call, Counter()).update(counted)
@@ -150,7 +150,7 @@ def audits(file: Path) -> list[Truth]:
     found: list[Truth] = []
     for i, run in enumerate(json.loads(file.read_text(encoding="utf-8"))["results"]):
         rng = np.random.default_rng(i)
-        of_run = {c["id"]: np.repeat([1, 0, -1], [c["mended"], c["broken"], c["neither"]]) for c in run["cards"]}
+        of_run = {c["id"]: np.repeat([1, 0, -1], [c["fixed"], c["broken"], c["neither"]]) for c in run["cards"]}
         few = run["n_cards"] - len(of_run)
         found.append(of_run | {f"few{k}": rng.integers(0, 2, FEW) for k in range(few)})
     return found
@@ -160,7 +160,7 @@ def audits(file: Path) -> list[Truth]:
 
 
 def null(files: int, n: int, kind: Kind, draws: int) -> dict[str, float]:
-    """How often a card comes out as a shortcut of which masking mends half, after any of some files."""
+    """How often a card comes out as a shortcut of which masking fixes half, after any of some files."""
     rng = np.random.default_rng([files, n, KINDS.index(kind)])
     wrong = 0
     for seed in range(draws):

@@ -7,7 +7,7 @@ asked about all cards, twelve texts each, call after call, until no call asks an
 call, given what is taken for a shortcut by then. The reviewer answers from the labels: always rightly, or wrongly on a
 tenth of the texts, either way.
 
-- `cards`: what was decided, from so many answers. `mended` and `broken` are what the labels say of all of the card's
+- `cards`: what was decided, from so many answers. `fixed` and `broken` are what the labels say of all of the card's
   flips, given what was taken when it was asked about last. `wrong`: a shortcut by the answers, and not by these.
 - `fit_alone`: the guard that follows from the audit without a decision.
 - `repaired`: the guard that follows from the decisions, scored on all texts, and as `unused` on those whose labels
@@ -111,10 +111,10 @@ def judged(one: Decision, questions: Questions, rows: LabelledTexts) -> dict[str
     """A card that was asked about, and what the labels say of all of its flips."""
     names, flips = questions.audited.labels, questions.flips[one.id]
     truth = [names[rows.labels[flip.row]] for flip in flips]
-    mended = sum(label == flip.after for label, flip in zip(truth, flips, strict=True))
+    fixed = sum(label == flip.after for label, flip in zip(truth, flips, strict=True))
     broken = sum(label == flip.before for label, flip in zip(truth, flips, strict=True))
-    wrong = one.outcome == "shortcut" and mended <= broken
-    counts = {"flips": len(flips), "mended": mended, "broken": broken}
+    wrong = one.outcome == "shortcut" and fixed <= broken
+    counts = {"flips": len(flips), "fixed": fixed, "broken": broken}
     return {"words": one.words, "outcome": one.outcome, "asked": one.asked, **counts, "wrong": wrong}
 
 

@@ -210,12 +210,12 @@ def labelled_card(card: Card, questions: Questions, labels: Mapping[Any, str]) -
     return {
         "id": card.id,
         "words": list(card.words),
-        "pulls_to": card.pulls_to,
+        "pushes_towards": card.pushes_towards,
         "flagged": card.flagged,
         "flips": len(flips),
-        "mended": (mended := sum(label == flip.after for label, flip in zip(truth, flips, strict=True))),
+        "fixed": (fixed := sum(label == flip.after for label, flip in zip(truth, flips, strict=True))),
         "broken": (broken := sum(label == flip.before for label, flip in zip(truth, flips, strict=True))),
-        "brings": (mended - broken) / questions.audited.n,
+        "brings": (fixed - broken) / questions.audited.n,
     }
 
 

@@ -13,7 +13,7 @@ from shortcut_guardrail.errors import ConfigError
 
 
 def test_texts_of_a_single_shortcut():
-    """One token that pulls to label 1 at strength .6: in .8 of the texts with label 1, in .2 of the others."""
+    """One token that pushes towards label 1 at strength .6: in .8 of the texts with label 1, in .2 of the others."""
     (row,) = theory.text_distribution(np.array([[1]]), 0.6)
     np.testing.assert_allclose(row, [0.5 * 0.8, 0.5 * 0.2, 0.5 * 0.2, 0.5 * 0.8])
     (reversed_row,) = theory.text_distribution(np.array([[1]]), -0.6)

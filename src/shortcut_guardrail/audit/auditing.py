@@ -168,14 +168,14 @@ def complete(
     words = [
         PullingWord(
             c.text,
-            c.pulls_to,
+            c.pushes_towards,
             changes=round(c.flip_rate * c.n_distinct) if c.n_distinct else 0,
             found=c.found,
             status=c.status,
             q_value=c.q_value,
         )
         for c in report.candidates
-        if c.pulls_to is not None
+        if c.pushes_towards is not None
     ]
     cards = make_cards(classifier, words, pieces, erasure=report.erasure, progress=progress)
     with suppress(BudgetSpentError):
@@ -216,9 +216,9 @@ def _with_additions(
         return report
     texts, probs = [text for _, text, _ in pool], np.array([of for *_, of in pool])
     wanted = [
-        Wanted(c.text, report.label_names.index(c.pulls_to), _side(c, texts), c.found)
+        Wanted(c.text, report.label_names.index(c.pushes_towards), _side(c, texts), c.found)
         for c in report.candidates
-        if c.pulls_to is not None and c.n_present >= config.min_count
+        if c.pushes_towards is not None and c.n_present >= config.min_count
     ]
 
     def answer(copies: Sequence[Text]) -> Array:
@@ -235,7 +235,7 @@ def _with_additions(
 def _cues(report: AuditReport) -> dict[str, list[str]]:
     """By class the candidates that hold most of its predictions up, the strongest first."""
     ordered = sorted(report.candidates, key=lambda c: -c.flip_rate * c.n_distinct if c.n_distinct else 0.0)
-    return {name: [c.text for c in ordered if c.pulls_to == name][:MOST_CUES] for name in report.label_names}
+    return {name: [c.text for c in ordered if c.pushes_towards == name][:MOST_CUES] for name in report.label_names}
 
 
 def _side(candidate: Candidate, texts: Sequence[Text]) -> int:
@@ -372,7 +372,7 @@ def _ranking(sums: Tally, outcomes: Outcomes) -> list[int]:
     `AuditReport`."""
     place = {candidate: i for i, candidate in enumerate(outcomes.flagged)}
     # What is known of several together is more than what is known of the other undecided ones.
-    standings = len(place) + 2 - outcomes.undecided.astype(int) - (outcomes.takes_turns | outcomes.collective)
+    standings = len(place) + 2 - outcomes.undecided.astype(int) - (outcomes.alternative_wording | outcomes.collective)
     important = [i for i in range(len(sums.names)) if sums.count[i] > 0]
 
     def key(i: int) -> tuple[int, float, float, float, str]:
@@ -401,12 +401,12 @@ def _candidate(
         count=int(sums.count[i]),
         flip_rate=_share(sums.flips[i], n),
         mean_change=_share(sums.change[i, 0], n),
-        pulls_to=label_names[target] if target >= 0 else None,
-        contradiction_rate=_share(sums.contradicted[i], n),
+        pushes_towards=label_names[target] if target >= 0 else None,
+        override_rate=_share(sums.contradicted[i], n),
         interval=Intervals(
             flip_rate=exact_interval(int(sums.flips[i]), n),
             mean_change=_mean_interval(float(sums.change[i, 0]), float(sums.change[i, 1]), n),
-            contradiction_rate=exact_interval(int(sums.contradicted[i]), n),
+            override_rate=exact_interval(int(sums.contradicted[i]), n),
         ),
         q_value=float(outcomes.q[i]),
         flagged=i in outcomes.flagged,
@@ -418,7 +418,7 @@ def _candidate(
         expected_rate=float(outcomes.expected[i]) if target >= 0 else float("nan"),
         relative_effect=float(outcomes.relative_effect[i]),
         p_value=float(outcomes.p[i]),
-        takes_turns=bool(outcomes.takes_turns[i]),
+        alternative_wording=bool(outcomes.alternative_wording[i]),
         collective=bool(outcomes.collective[i]),
         **details.get(sums.names[i], {}),
     )
@@ -427,7 +427,7 @@ def _candidate(
 def _reason(sums: Tally, outcomes: Outcomes, i: int, label: str) -> str:
     """Why the test could not tell of an undecided candidate."""
     n_present, without, needed = int(sums.present[i]), int(sums.without[i]), outcomes.needed[i]
-    if outcomes.takes_turns[i]:
+    if outcomes.alternative_wording[i]:
         return (
             "its rest speaks less for the class, but with the flagged ones masked not beyond doubt: it seems to take "
             "turns with them, as the words of one shortcut do"

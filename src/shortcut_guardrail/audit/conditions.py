@@ -40,7 +40,7 @@ CANDIDATE_METRICS = (
     "count",
     "flip_rate",
     "mean_change",
-    "contradiction_rate",
+    "override_rate",
     "opposed_rate",
     "relative_effect",
     "q_value",
@@ -48,7 +48,7 @@ CANDIDATE_METRICS = (
 )
 """What it can name of a candidate; `flagged` counts as 1 or 0."""
 
-_ZERO_WHERE_ABSENT = ("count", "flip_rate", "contradiction_rate", "mean_change", "flagged")
+_ZERO_WHERE_ABSENT = ("count", "flip_rate", "override_rate", "mean_change", "flagged")
 _CANDIDATE = "candidate:"
 _COMPARISONS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"

@@ -1,7 +1,7 @@
 """Which candidates override the rest of their texts: the tallies, the null hypothesis and its test.
 
 The rest of a text, as the model itself reads it, is the witness. docs/explanation/audit-statistics.md has the null
-hypothesis, the tests and why; this is what they come to, for a candidate that pulls to class c:
+hypothesis, the tests and why; this is what they come to, for a candidate that pushes towards class c:
 
     p_pull    = binomial test that masking takes c away in at most `min_pull` of its texts
     p_context = min(1, 2 min(Fisher's test of the answers, Brunner and Munzel's test of pairs by `min_relative_effect`))
@@ -104,9 +104,9 @@ class Outcomes:
         p, q: p-values, NaN where not tested, and q-values, 1 where not tested.
         flagged: Candidates in the order in which they were flagged.
         undecided: Whether it takes answers away, and the test can neither flag nor clear it.
-        takes_turns: Of these, whether it takes turns with the flagged ones.
+        alternative_wording: Of these, whether it takes turns with the flagged ones.
         collective: Of these, whether it is one of a set that overrides its texts together; see `sets`.
-        set_p_value: Of the null hypothesis that there is no such set; NaN from `judge`, which does not ask it.
+        set_p_value: Of the null hypothesis that there is no such set; NaN from `decide`, which does not ask it.
         too_few: Whether the test could not have flagged it whatever its texts say.
         needed: Texts that hold it, in a larger corpus of the same shares, with which the test could have flagged it;
             NaN where no larger corpus would do, and for all that are not undecided.
@@ -118,7 +118,7 @@ class Outcomes:
     q: Array
     flagged: tuple[int, ...]
     undecided: Array
-    takes_turns: Array
+    alternative_wording: Array
     collective: Array
     set_p_value: float
     too_few: Array
@@ -300,9 +300,9 @@ def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Outcomes:
     # As if the rest of every text that holds it were opposed.
     smallest = p_all_opposed(sums.present, against, sums.without, config.min_relative_effect)
     too_few = ~sums.tested | (np.maximum(sums.p_pull, smallest) > needed_levels)
-    takes_turns = opposed_at_first & (opposed_pairs > EVEN) & bool(flagged)
-    takes_turns[flagged] = False
-    undecided = (_asks(sums, too_few, config) & ~spoken_for) | takes_turns
+    alternative_wording = opposed_at_first & (opposed_pairs > EVEN) & bool(flagged)
+    alternative_wording[flagged] = False
+    undecided = (_asks(sums, too_few, config) & ~spoken_for) | alternative_wording
     undecided[flagged] = False
     return Outcomes(
         expected=against / np.maximum(sums.without, 1),
@@ -311,11 +311,11 @@ def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Outcomes:
         q=q,
         flagged=tuple(flagged),
         undecided=undecided,
-        takes_turns=takes_turns,
+        alternative_wording=alternative_wording,
         collective=np.zeros(len(rows), dtype=bool),
         set_p_value=float("nan"),
         too_few=too_few,
-        needed=_needed(sums, against, needed_levels, undecided & too_few & ~takes_turns, config),
+        needed=_needed(sums, against, needed_levels, undecided & too_few & ~alternative_wording, config),
     )
 
 

@@ -128,7 +128,7 @@ def find_defaults(
         answer: Class probabilities of N texts, shape (N, C).
         texts: Distinct texts in random order.
         probs: What the model answers to them, shape (len(texts), C).
-        cues: Words and phrases that pull to each class, by its name, the strongest first.
+        cues: Words and phrases that push towards each class, by its name, the strongest first.
         label_names: The classes.
     """
     asked, classes = _Asked(answer, len(label_names)), probs.argmax(axis=1)

@@ -83,7 +83,7 @@ class Intervals:
 
     flip_rate: tuple[Share, Share]
     mean_change: tuple[float, float]
-    contradiction_rate: tuple[Share, Share]
+    override_rate: tuple[Share, Share]
 
 
 @dataclass(frozen=True)
@@ -122,24 +122,25 @@ class Candidate:
         count: Number of inputs in which it is among the important units, repeats included.
         flip_rate: Share of texts whose prediction changes when it is masked.
         mean_change: Mean of P(predicted class) with it masked minus without, in [-1, 1].
-        pulls_to: The class to whose probability it adds most, over all texts that hold it; `None` if to none.
-        contradiction_rate: Share of texts whose rest, with it masked, is confidently given another answer.
+        pushes_towards: The class to whose probability it adds most, over all texts that hold it; `None` if to none.
+        override_rate: Share of texts whose rest, with it masked, is confidently given another answer.
         interval: 95 % intervals of the three.
         q_value: Smallest false-discovery rate at which it would be flagged; 1 where it was not tested.
         flagged: Whether the evidence that it overrides the rest of the text passes the audit's false-discovery rate.
         status: `flagged`; `undecided` if masking it takes answers away and the test can neither flag nor clear it;
             `not_flagged` otherwise.
         reason: For an undecided one why the test could not tell, in words; `None` for the others.
-        takes_turns: Whether it is undecided because it seems to be one shortcut with the flagged ones; see `context`.
+        alternative_wording: Whether it is undecided because it seems to be one shortcut with the flagged ones; see
+            `context`.
         collective: Whether it is undecided because it is one of a set that overrides its texts together; see
             `sets`.
         n_distinct: Number of distinct texts behind the rates.
         n_present: Number of distinct texts that hold it, important or not.
-        opposed_rate: Share of those whose rest, with it masked, is given another answer than `pulls_to`.
+        opposed_rate: Share of those whose rest, with it masked, is given another answer than `pushes_towards`.
         expected_rate: The same share among the texts without it, which is what the null hypothesis allows; NaN for
             candidates that are important in too few texts to be asked about.
         relative_effect: In how large a share of pairs of a text with it and one without it the rest of the first speaks
-            less for `pulls_to`; a half is what chance gives. NaN where it was not tested.
+            less for `pushes_towards`; a half is what chance gives. NaN where it was not tested.
         p_value: Of the test against the null hypothesis; NaN where it occurs too seldom to be tested.
         examples: The texts with the largest effect; for the first candidates of the ranking.
         labelled: What labels say, where labels were given; for the first candidates of the ranking.
@@ -151,8 +152,8 @@ class Candidate:
     count: Count
     flip_rate: Share
     mean_change: float
-    pulls_to: str | None
-    contradiction_rate: Share
+    pushes_towards: str | None
+    override_rate: Share
     interval: Intervals
     q_value: Share
     flagged: bool
@@ -166,14 +167,14 @@ class Candidate:
     p_value: Share
     examples: tuple[Example, ...] = field(default=(), repr=False)
     labelled: LabelledEvidence | None = None
-    takes_turns: bool = False
+    alternative_wording: bool = False
     collective: bool = False
     insertion: Insertion | None = None
 
     @property
     def found(self) -> bool:
         """Whether the audit takes it for a shortcut: it is flagged, takes turns with what is, or is one of a set."""
-        return self.flagged or self.takes_turns or self.collective
+        return self.flagged or self.alternative_wording or self.collective
 
 
 @dataclass(frozen=True)

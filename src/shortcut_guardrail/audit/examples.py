@@ -128,15 +128,15 @@ def _labelled(one: _Collected, everywhere: Counter[tuple[int, bool]], label_name
             groups.append(GroupAccuracy(f"{name}, {how} candidate", size, share, exact_interval(correct, size)))
     n = one.answers.total()
     right = sum(k for (label, answer, _), k in one.answers.items() if answer == label)
-    mended = sum(k for (label, answer, rest), k in one.answers.items() if answer != label == rest)
+    fixed = sum(k for (label, answer, rest), k in one.answers.items() if answer != label == rest)
     broken = sum(k for (label, answer, rest), k in one.answers.items() if answer == label != rest)
     return LabelledEvidence(
         n=n,
         accuracy=right / n if n else float("nan"),
-        accuracy_masked=(right + mended - broken) / n if n else float("nan"),
-        flips_to_right=mended,
+        accuracy_masked=(right + fixed - broken) / n if n else float("nan"),
+        flips_to_right=fixed,
         flips_to_wrong=broken,
         flips_between_wrong=sum(k for (label, *said), k in one.answers.items() if len({label, *said}) == 3),
-        p_value=paired_p_value(mended, broken),
+        p_value=paired_p_value(fixed, broken),
         groups=tuple(groups),
     )

@@ -44,8 +44,8 @@ Answer = Callable[[Any], Array]
 
 @dataclass(frozen=True)
 class Wanted:
-    """A candidate that may be put in: the class id that it pulls to, the side of a pair that it stands on, and whether
-    the audit found it, so that it is put in in any case."""
+    """A candidate that may be put in: the class id that it pushes towards, the side of a pair that it stands on, and
+    whether the audit found it, so that it is put in in any case."""
 
     text: str
     target: int

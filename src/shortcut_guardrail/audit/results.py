@@ -185,14 +185,14 @@ class AuditReport(Shown):
                 f"FDR {self.fdr:.0%}, {self.n_undecided:,} undecided",
                 **({} if self.answers is None else {"asked": asked_for(self.answers, self.seconds, self.n)}),
             },
-            (unit, ">texts", ">flip rate", ">95 %", "pulls to", ">q-value", "status"),
+            (unit, ">texts", ">flip rate", ">95 %", "pushes towards", ">q-value", "status"),
             [
                 (
                     candidate.text,
                     candidate.count,
                     candidate.flip_rate,
                     candidate.interval.flip_rate,
-                    candidate.pulls_to,
+                    candidate.pushes_towards,
                     None if math.isnan(candidate.p_value) else p_value(candidate.q_value),
                     candidate.status.replace("not_flagged", ""),
                 )
@@ -205,7 +205,7 @@ class AuditReport(Shown):
     def plot(self, ax: Any = None, *, most: int = 10) -> Any:
         """A bar for each of the first candidates: how often masking it changes the answer. Needs Matplotlib.
 
-        A bar has the colour of the class that its candidate pulls to, and its 95 % interval; it is pale where the
+        A bar has the colour of the class that its candidate pushes towards, and its 95 % interval; it is pale where the
         candidate is not flagged.
 
         Args:
@@ -216,7 +216,7 @@ class AuditReport(Shown):
         ax = chart(ax, height=1.2 + 0.3 * max(4, len(shown)))
         rates = [candidate.flip_rate for candidate in shown]
         of_class = {name: f"C{i % 10}" for i, name in enumerate(self.label_names)}
-        colours = [(of_class.get(c.pulls_to or "", "0.5"), 1.0 if c.flagged else 0.4) for c in shown]
+        colours = [(of_class.get(c.pushes_towards or "", "0.5"), 1.0 if c.flagged else 0.4) for c in shown]
         bars = ax.barh(range(len(shown)), rates, color=colours)
         sides = whiskers(rates, [candidate.interval.flip_rate for candidate in shown])
         ax.errorbar(rates, range(len(shown)), xerr=sides, fmt="none", ecolor="0.4", capsize=2)
@@ -225,8 +225,8 @@ class AuditReport(Shown):
         ax.set(xlim=(0, 1), xlabel="flip rate (95 % interval); pale: not flagged")
         first: dict[str, Any] = {}
         for candidate, bar in zip(shown, bars, strict=True):
-            first.setdefault(cut(visible_name(candidate.pulls_to or "no class"), 30), bar)
-        names = [f"pulls to {name}" for name in first]
+            first.setdefault(cut(visible_name(candidate.pushes_towards or "no class"), 30), bar)
+        names = [f"pushes towards {name}" for name in first]
         legend = ax.legend(first.values(), names, **LEGEND_ABOVE)
         for text in [*ax.get_yticklabels(), *legend.get_texts()]:
             text.set_parse_math(False)  # a word with dollar signs is no formula

@@ -48,7 +48,7 @@ class WordSet:
     """What some texts say of a set of words.
 
     Attributes:
-        members: The candidates that belong to it, by name: the class that each pulls to, and what it adds to that
+        members: The candidates that belong to it, by name: the class that each pushes towards, and what it adds to that
             class's probability, on average over the texts that hold it.
         left_out: Candidates that are nearly members, or may be. Texts that hold one are not compared with; see the
             head of this module.
@@ -66,7 +66,7 @@ comparison."""
 
 def with_set(shards: Shards, sums: Tally, outcomes: Outcomes, config: AuditConfig) -> Outcomes:
     """The outcomes with the set of candidates that override their texts together, beside those that are flagged."""
-    left_out = outcomes.takes_turns.copy()
+    left_out = outcomes.alternative_wording.copy()
     left_out[list(outcomes.flagged)] = True
     names = {name for name, out in zip(sums.names, left_out, strict=True) if out}
     p_value = set_p_value(shards, config, names)

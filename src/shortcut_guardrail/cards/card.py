@@ -1,4 +1,5 @@
-"""A card: a set of words taken together that pull to one class. A flip: a text whose prediction changes without them.
+"""A card: a set of words taken together that push towards one class. A flip: a text whose prediction changes without
+them.
 
 What changes is counted given the words that are taken for shortcuts already: they are masked both before and after.
 Plain frozen results; how words are grouped is in `grouping`, what masking them does in `masking`.
@@ -85,7 +86,7 @@ class Flip:
 
 @dataclass(frozen=True)
 class Card:
-    """A set of words that pull to one class: a question to a person, not a verdict.
+    """A set of words that push towards one class: a question to a person, not a verdict.
 
     Attributes:
         id: See `card_id`.
@@ -103,7 +104,7 @@ class Card:
 
     id: Word
     words: Annotated[tuple[Word, ...], NotEmpty()]
-    pulls_to: str
+    pushes_towards: str
     texts: Count
     changes: Count
     share: Annotated[Share, Defined()]
@@ -118,7 +119,7 @@ class Card:
         return self.evidence.status == "flagged"
 
 
-def card_id(words: Iterable[str], pulls_to: str) -> str:
+def card_id(words: Iterable[str], pushes_towards: str) -> str:
     """The first 12 hexadecimal digits of the SHA-256 of the JSON array [sorted words, class], words case-folded.
 
     Neither the order nor the case of the words makes a difference. JSON as `json.dumps` writes it by default, in UTF-8.
@@ -127,5 +128,5 @@ def card_id(words: Iterable[str], pulls_to: str) -> str:
         >>> card_id(["this book", "Book"], "positive") == card_id(["book", "this book"], "positive")
         True
     """
-    content = json.dumps([sorted({word.casefold() for word in words}), pulls_to])
+    content = json.dumps([sorted({word.casefold() for word in words}), pushes_towards])
     return hashlib.sha256(content.encode()).hexdigest()[:12]

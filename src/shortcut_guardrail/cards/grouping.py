@@ -1,6 +1,6 @@
-"""Which words belong on one card: those that say the same and pull to the same class.
+"""Which words belong on one card: those that say the same and push towards the same class.
 
-Three things join words that pull to one class:
+Three things join words that push towards one class:
 
 - *Inflection*: words and phrases whose content words have the same stems ("book", "books", "this book"). A function
   word joins nothing through a phrase: "this" and "this book" have no content word in common.
@@ -13,8 +13,8 @@ Three things join words that pull to one class:
   alone.
 
 A flagged word brings its set before that. Its card grows by words whose cosine to the mean vector of the card is at
-least `ALIKE_TO_FLAGGED`. For words that were found as well (flagged, taking turns, or one of a set) `ALIKE_FOUND` is
-enough, since they are likely of the same shortcut. What joins moves the mean, and lets more join.
+least `SIMILAR_TO_FLAGGED`. For words that were found as well (flagged, taking turns, or one of a set) `SIMILAR_FOUND`
+is enough, since they are likely of the same shortcut. What joins moves the mean, and lets more join.
 
 In the end the words that were found get a card of their own. The flips of a flagged word would decide about the words
 beside it as well, and a repair takes the found words without a decision.
@@ -36,10 +36,10 @@ from .card import Status
 ALIKE = 0.2
 """Sets of words whose mean cosine is at least this are of one meaning."""
 
-ALIKE_TO_FLAGGED = 0.35
+SIMILAR_TO_FLAGGED = 0.35
 """A word joins the card of a flagged word if its cosine to the mean of the card is at least this."""
 
-ALIKE_FOUND = 0.15
+SIMILAR_FOUND = 0.15
 """The same of a word that was found as well."""
 
 
@@ -53,7 +53,7 @@ class PullingWord:
     """
 
     text: str
-    pulls_to: str
+    pushes_towards: str
     changes: int
     found: bool = False
     status: Status = "not_flagged"
@@ -63,14 +63,16 @@ class PullingWord:
 def group_words(classifier: Reader, words: Sequence[PullingWord]) -> list[tuple[PullingWord, ...]]:
     """Sets of words, each sorted so that the one on which most answers hang is first; see the head of this module."""
     sets: list[tuple[PullingWord, ...]] = []
-    for pulls_to in sorted({word.pulls_to for word in words}):
-        members = sorted((w for w in words if w.pulls_to == pulls_to), key=_by_changes)
+    for pushes_towards in sorted({word.pushes_towards for word in words}):
+        members = sorted((w for w in words if w.pushes_towards == pushes_towards), key=_by_changes)
         roots = _by_content(members)
         for cluster in _by_meaning(classifier, [[members[i] for i in root] for root in roots]):
             chosen = sorted((members[i] for r in cluster for i in roots[r]), key=_by_changes)
             parts = (tuple(word for word in chosen if word.found is found) for found in (True, False))
             sets += filter(None, parts)
-    return sorted(sets, key=lambda chosen: (-sum(word.changes for word in chosen), chosen[0].text, chosen[0].pulls_to))
+    return sorted(
+        sets, key=lambda chosen: (-sum(word.changes for word in chosen), chosen[0].text, chosen[0].pushes_towards)
+    )
 
 
 def _by_changes(word: PullingWord) -> tuple[int, int, str]:
@@ -111,7 +113,7 @@ def _by_meaning(classifier: Reader, groups: Sequence[Sequence[PullingWord]]) -> 
         vectors = np.array([_mean(word_vectors(classifier, _core(groups[i]))) for i in chosen])
         found = np.array([any(word.found for word in groups[i]) for i in chosen], dtype=bool)
         flagged = [k for k, i in enumerate(chosen) if any(word.status == "flagged" for word in groups[i])]
-        grown = _grown(vectors, flagged, np.where(found, ALIKE_FOUND, ALIKE_TO_FLAGGED))
+        grown = _grown(vectors, flagged, np.where(found, SIMILAR_FOUND, SIMILAR_TO_FLAGGED))
         rest = np.setdiff1d(np.arange(len(chosen)), [k for cluster in grown for k in cluster]).tolist()
         linked = [[rest[k] for k in cluster] for cluster in _linked(vectors[rest])]
         clusters += [[chosen[k] for k in cluster] for cluster in grown + linked]

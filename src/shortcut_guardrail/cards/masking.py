@@ -152,7 +152,7 @@ def make_cards(
     is on none, since only whole words are looked for.
 
     Args:
-        words: What the audit found to pull to a class.
+        words: What the audit found to push towards a class.
         pieces: Its distinct texts; read once.
         erasure: How it took words out.
     """
@@ -180,7 +180,7 @@ class _Set:
 
     def __init__(self, group: Sequence[PullingWord], on_cards: Sequence[str], label_names: Sequence[str]) -> None:
         self.group, self.label_names = group, label_names
-        self.words, self.pulls_to = tuple(word.text for word in group), group[0].pulls_to
+        self.words, self.pushes_towards = tuple(word.text for word in group), group[0].pushes_towards
         # The phrases of all cards that hold a word of this one and are not on it.
         mine = {spaced(word) for word in self.words}
         phrases = (other for other in sorted(set(on_cards)) if spaced(other) not in mine)
@@ -191,7 +191,7 @@ class _Set:
         self.rests, self.others = np.zeros((2, LEVELS), dtype=np.int64)
 
     def add(self, seen: MaskedAnswers, rows: Array, encoded: EncodedTexts, probs: Array) -> None:
-        target = self.label_names.index(self.pulls_to)
+        target = self.label_names.index(self.pushes_towards)
         np.add.at(self.rests, levels(seen.after[:, target]), 1)
         np.add.at(self.others, levels(np.delete(probs[:, target], seen.rows)), 1)
         self.texts += len(seen.rows)
@@ -203,9 +203,9 @@ class _Set:
         statuses = {word.status for word in self.group}
         strongest: tuple[Status, ...] = ("flagged", "undecided", "not_flagged")
         return Card(
-            id=card_id(self.words, self.pulls_to),
+            id=card_id(self.words, self.pushes_towards),
             words=self.words,
-            pulls_to=self.pulls_to,
+            pushes_towards=self.pushes_towards,
             texts=self.texts,
             changes=self.moved.total(),
             share=self.moved.total() / n,

@@ -42,7 +42,7 @@ def open_classifiers(
     """Open classifiers that answer in the labels of another.
 
     Args:
-        specs: Each a folder or Hub id of a model, a TOML file (see docs/howto/second-opinion-sources.md),
+        specs: Each a folder or Hub id of a model, a TOML file (see docs/howto/second-model-sources.md),
             `module:function`, a function from N texts to probabilities of shape (N, C), or a `Classifier`.
         descriptions: What is said in place of a label to what reads words; a TOML file's own come first.
         cache: Folder in which answers of models and endpoints are kept; without it an interrupted run starts anew.
@@ -180,7 +180,7 @@ def _settings_of(spec: str) -> Settings:
     if "SequenceClassification" in found:
         return EncoderSettings(model=spec, name=name)
     raise ModelError(
-        f"'{spec}' is {found or 'of a kind that it does not say'}. A second opinion comes from a causal "
+        f"'{spec}' is {found or 'of a kind that it does not say'}. A second model comes from a causal "
         'language model or a classifier; say which in a TOML file with kind = "causal" or "classifier".'
     )
 

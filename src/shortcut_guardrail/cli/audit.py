@@ -99,8 +99,8 @@ def audit(
     """Find what a model leans on, overall and input by input.
 
     The texts need no labels. Every candidate is listed with how often masking it changes the answer, the label it
-    pulls to, and whether it is flagged: whether it decides texts whose rest speaks against it. Where the texts at hand
-    cannot tell, it is undecided.
+    pushes towards, and whether it is flagged: whether it decides texts whose rest speaks against it. Where the texts at
+    hand cannot tell, it is undecided.
     """
     from ..classifiers import is_spec
     from ..decisions import AUDIT_FILE
@@ -185,7 +185,7 @@ def make_audit(
         report = guard.audit(texts, labels=labels, config=config, progress=progress)
         if not guard.is_fitted and report.unit != "token" and not config.budget:
             found = guard.find_shortcuts(texts, report=report, progress=progress)
-            report = replace(report, would_take=tuple(item for item in found.items if item.neutralised))
+            report = replace(report, would_take=tuple(item for item in found.items if item.reliance_removed))
     inputs = (report.input_to_dict(index, redact=how["redact"]) for index in range(report.n))
     return report, {} if out is None else write_audit(report, inputs, out, **how)
 

@@ -16,7 +16,7 @@ from ..data import TextData, Texts, read_data
 from ..errors import ConfigError, DataError, GuardrailWarning, NothingToRepairError
 from . import options
 from .audit import make_audit
-from .second_opinion import HOW_TO_NAME, Asking, specs, with_answers
+from .second_model import HOW_TO_NAME, Asking, specs, with_answers
 from .settings import settings, strategy_of_settings
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def fit(
             show_default="the one of --decisions, or OUT-audit",
         ),
     ] = None,
-    second_opinion: Annotated[
+    second_model: Annotated[
         list[str] | None, specs(help=f"A second model that judges the cards of an audit of DATA: {HOW_TO_NAME}")
     ] = None,
     asking: Asking,
@@ -84,8 +84,8 @@ def fit(
         bool,
         typer.Option(
             "--take-influential",
-            help="Also take words on which many answers hang; with --support those whose masking mends more labels "
-            "than it breaks. Without it, genuine words come along.",
+            help="Also take words on which many answers hang; with --support those whose masking fixes more labels "
+            "than it breaks. Without it, legitimate words come along.",
         ),
     ] = False,
     per_input: Annotated[
@@ -124,12 +124,12 @@ def fit(
     from ..report import print_repair
     from ..saving import GUARDRAIL_FILE, audit_of, is_guarded_folder
 
-    options.check_hashes(no_text_hashes, second_opinion)
+    options.check_hashes(no_text_hashes, second_model)
     options.check_out(out, dry_run=dry_run, what="a guard", name="folder to write")
     _check_base(model, is_guard=is_guarded_folder(model))
     words = (shortcuts.shortcuts_file, kept.keep_file)
     inputs = [*loading.read_from(model), data, support, decisions, audit, config, *words]
-    inputs += asking.read(second_opinion)
+    inputs += asking.read(second_model)
     output.check(options.Place(out, key=GUARDRAIL_FILE), inputs=inputs)
     decided = None if decisions is None else Decisions.from_file(decisions)
     flags = {"shortcuts.take_influential": take_influential, "per_input": per_input}
@@ -150,14 +150,14 @@ def fit(
         report, answers = None, None
         if audit is not None:
             report = _given(guard, texts.texts, audit, decided, decisions)
-        elif second_opinion or uses_shortcuts(plan.config):
+        elif second_model or uses_shortcuts(plan.config):
             own = None if out is None else out.with_name(f"{out.resolve().name}-audit")
             places = (audit_of(decided, decisions), own)
             report = _audited(guard, texts.texts, plan, *places, hashes=not no_text_hashes, output=output)
-        if second_opinion and report is not None:
+        if second_model and report is not None:
             taken = {"decisions": decided, "shortcuts": wanted.shortcuts}
             decided, answers = _consult(
-                guard, report, texts.texts, second_opinion, asking, taken, dry_run=dry_run, output=output, seed=seed
+                guard, report, texts.texts, second_model, asking, taken, dry_run=dry_run, output=output, seed=seed
             )
         with output.progress(quiet=own_rank() > 0) as progress:
             asks: dict[str, Any] = {"decisions": decided, "report": report, "progress": progress}
@@ -245,7 +245,7 @@ def _consult(
     from ..models import check_alone
     from ..report import print_decisions
 
-    check_alone("--second-opinion")
+    check_alone("--second-model")
     with output.progress() as progress:
         questions = guard.questions(report, texts, strength=0, seed=seed, progress=progress, **taken)
     answers = asking.ask(questions, specs, dry_run=dry_run, output=output)
@@ -280,7 +280,7 @@ def _plan(wanted: Wanted, rows: TextData | None, *, dry_run: bool) -> Plan:
     if dry_run and not uses_shortcuts(plan.config):
         also = "" if strategy_of(plan.config).learns_from_labels else ", or --per-input"
         raise ConfigError(
-            f"--dry-run is for strategies that know what they neutralise, and '{wanted.strategy}' does not. Choose "
+            f"--dry-run is for strategies that take words, and '{wanted.strategy}' does not. Choose "
             f"--strategy mask or --strategy distill{also}."
         )
     return plan

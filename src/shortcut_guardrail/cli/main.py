@@ -14,14 +14,14 @@ from . import (
     benchmark,
     certify,
     compare,
+    decide,
     demo,
     evaluate,
     export,
     fit,
-    flips,
     history,
-    judge,
     predict,
+    questions,
     report,
     review,
 )
@@ -52,7 +52,7 @@ def _root(
 
 _COMMANDS = {
     "Find": (demo.demo, audit.audit, report.report, compare.compare, history.history),
-    "Decide": (review.review, flips.flips, judge.judge),
+    "Decide": (review.review, questions.questions, decide.decide),
     "Repair": (fit.fit, predict.predict),
     "Prove": (evaluate.evaluate, certify.to_label, certify.certify),
     "Serve": (export.export,),

@@ -75,12 +75,12 @@ NoTextHashes = Annotated[
 ]
 
 
-def check_hashes(no_text_hashes: bool, second_opinion: Any) -> None:
+def check_hashes(no_text_hashes: bool, second_model: Any) -> None:
     """Refuse to leave out the hashes by which the answers of second models are kept."""
 
-    if no_text_hashes and second_opinion:
+    if no_text_hashes and second_model:
         raise ConfigError(
-            "--no-text-hashes cannot be had with a second opinion, whose answers are kept by the hash of the text. "
+            "--no-text-hashes cannot be had with a second model, whose answers are kept by the hash of the text. "
             "Leave one of them out."
         )
 
@@ -88,7 +88,11 @@ def check_hashes(no_text_hashes: bool, second_opinion: Any) -> None:
 TopK = Annotated[int, typer.Option(help="Important tokens per input.")]
 Cards = Annotated[
     str,
-    typer.Option(metavar="undecided|all|WORD,...", help="Which cards, by a word or id; undecided: those not flagged."),
+    typer.Option(
+        "--word-groups",
+        metavar="undecided|all|WORD,...",
+        help="Which word groups, by a word or id; undecided: those not flagged.",
+    ),
 ]
 DecisionsFile = Annotated[
     Path | None, typer.Option(help="Decisions on the cards of an audit (decisions.json).", show_default=False)

@@ -87,9 +87,10 @@ def _show(message: str) -> None:
 
 
 _NAMES = {"shortcuts": "shortcut", "labels": "label-column", "judges": "with", "descriptions": "describe"}
+_NAMES |= {"cards": "word-groups"}
 """Options that are called otherwise than the argument of Python."""
 _SAME = (
-    *("allow_pickle", "base", "cards", "config", "decisions", "head", "keep", "out", "overwrite", "per_input", "port"),
+    *("allow_pickle", "base", "config", "decisions", "head", "keep", "out", "overwrite", "per_input", "port"),
     *("n_total", "redact", "resume", "sensitivity", "strategy", "strength", "support", "take_influential", "unit"),
     *("label", "label_column", "label_names", "text_column", "text_pair_column", "thresholds", "segmenter", "windows"),
 )

@@ -203,7 +203,7 @@ def _answers_in(file: str, questions: Questions) -> list[tuple[str, str, Choice 
     if missing:
         raise DataError(
             f"{file} has no column {enumerated([repr(name) for name in missing])} (it has: "
-            f"{enumerated(table.columns)}). Give a file that `flips` wrote, with its column 'answer' filled in."
+            f"{enumerated(table.columns)}). Give a file that `questions` wrote, with its column 'answer' filled in."
         )
     if table.problems:
         raise DataError("\n".join(table.problems))
@@ -221,7 +221,7 @@ def _answers_in(file: str, questions: Questions) -> list[tuple[str, str, Choice 
             )
         if parts and None not in parts and text_hash(parts if len(parts) > 1 else parts[0]) != hashes[question]:
             raise DataError(
-                f"{where}: the text is not the one that question '{question}' is about. Answer the file as `flips` "
+                f"{where}: the text is not the one that question '{question}' is about. Answer the file as `questions` "
                 "wrote it."
             )
         said = "" if answer is None else str(answer).strip().lower()

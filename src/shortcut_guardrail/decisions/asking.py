@@ -67,7 +67,9 @@ def ask(
     warn_of_absent(shortcuts, encoded)
     names, probs = audited.labels, classifier.predict_proba(encoded) if probs is None else probs
     by_answers = {one.id: one for one in decide(before, answers).cards}
-    settled = {card: one for card, one in by_answers.items() if one.decision in ("keep", "neutralise", "not_alone")}
+    settled = {
+        card: one for card, one in by_answers.items() if one.decision in ("keep", "remove_reliance", "not_alone")
+    }
     said = [*settled.values(), *_said(decisions, audited)]
     given = _taken(audited, said, shortcuts)
     chosen = audited.chosen(cards)
@@ -84,7 +86,7 @@ def ask(
     flips = {**before.flips, **found}
     texts = draw_references(encoded, probs, audited.cards, flips, names, seed=seed)
     # What an answer said of a card that is a shortcut by it, it does not say once more of another.
-    spent = {one for card in said if card.decision == "neutralise" for one in card.text_hashes}
+    spent = {one for card in said if card.decision == "remove_reliance" for one in card.text_hashes}
     fresh = {card: [flip for flip in of_card if flip.text_hash not in spent] for card, of_card in found.items()}
     closed = {audited.id_of(one.id, one.words) for one in said}
     drawing = Drawing(audited.id, names, before.keys, labels or {}, cards=audited.cards, given=given)
@@ -119,7 +121,7 @@ def _said(decisions: Decisions | None, audited: AuditedCards) -> list[Decision]:
         return []
     warn = partial(warnings.warn, category=GuardrailWarning, stacklevel=2)
     same = made_for(decisions, model=audited.model, data=audited.data, warn=warn)
-    kept = ("neutralise", "not_alone", "keep") if same else ("neutralise", "not_alone")
+    kept = ("remove_reliance", "not_alone", "keep") if same else ("remove_reliance", "not_alone")
     return [one for one in decisions.cards if one.decision in kept]
 
 
@@ -127,7 +129,7 @@ def _taken(audited: AuditedCards, said: Sequence[Decision], shortcuts: Iterable[
     """Words that are taken for shortcuts: found by the audit, unless somebody keeps them, named, and those of cards."""
     kept = {spaced(word) for one in said if one.decision == "keep" for word in one.words}
     found = [word for word in audited.found if spaced(word) not in kept]
-    decided = [word for one in said if one.decision == "neutralise" for word in one.words]
+    decided = [word for one in said if one.decision == "remove_reliance" for word in one.words]
     return tuple(dict.fromkeys([*found, *decided, *shortcuts]))
 
 
@@ -137,8 +139,8 @@ def _least(questions: Questions, answers: Answers, flips: Mapping[str, int]) -> 
     found = {}
     for card, n in flips.items():
         one = judged.get(card)
-        mended, broken, answered = (one.mended, one.broken, one.asked) if one else (0, 0, 0)
-        least = fewest(mended, broken)
+        fixed, broken, answered = (one.fixed, one.broken, one.asked) if one else (0, 0, 0)
+        least = fewest(fixed, broken)
         if n >= LEAST_FLIPS and least <= min(n, MOST_QUESTIONS) - answered:
             found[card] = least
     return found

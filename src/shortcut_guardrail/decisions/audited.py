@@ -23,7 +23,7 @@ AUDIT_FILE = "audit.json"
 class _Candidate:
     text: str
     flagged: bool = False
-    takes_turns: bool = False
+    alternative_wording: bool = False
     collective: bool = False
     found = Candidate.found
 

@@ -16,7 +16,7 @@ from .drawing import Key, Question
 from .judges import opinions_of
 from .people import FOLLOWS, LEAST_FLIPS, Judged, agreed, fewest, judge_cards
 from .questions import Questions
-from .record import Decision, DecisionName, Decisions, Judge, Review, Rule, SecondOpinion
+from .record import Decision, DecisionName, Decisions, Judge, Review, Rule, SecondModelResult
 
 
 def decide(
@@ -31,7 +31,7 @@ def decide(
 
     Args:
         answers: To the questions. A text counts once; where people disagree it is unclear.
-        rule: By which classifiers are tested; see `stats.second_opinion`.
+        rule: By which classifiers are tested; see `stats.second_model`.
         at: When, ISO 8601; now without.
     """
     at = now() if at is None else at
@@ -41,13 +41,13 @@ def decide(
     said, earlier = answers.to_cards(), _by_card(before, audited)
     made = []
     for card in audited.cards:
-        blank = Decision(card.words, id=card.id, pulls_to=card.pulls_to)
+        blank = Decision(card.words, id=card.id, pushes_towards=card.pushes_towards)
         known = earlier.pop(card.id, None)
         base = known or blank
         if card.id in by_flips:
-            base = replace(by_flips[card.id], second_opinion=base.second_opinion)
+            base = replace(by_flips[card.id], second_model=base.second_model)
         if card.id in opinions:
-            base = replace(base, second_opinion=opinions[card.id])
+            base = replace(base, second_model=opinions[card.id])
         own = list(said.get(card.id, {}).values())
         if own or base not in (known, blank):
             made.append(_settled(base, own))
@@ -108,7 +108,9 @@ def _by_flips(questions: Questions, answers: Answers, at: str, keep_asking: bool
         asked = {key.id for key in keys if key.card == one.id}
         by = [name for name, own in given.items() if asked & own.keys()]
         reviews = tuple(Review(name, at, decision or "unsure") for name in by)
-        made[one.id] = Decision(card.words, decision, "flips", pulls_to=card.pulls_to, reviews=reviews, **vars(one))
+        made[one.id] = Decision(
+            card.words, decision, "answers", pushes_towards=card.pushes_towards, reviews=reviews, **vars(one)
+        )
     return made
 
 
@@ -132,14 +134,16 @@ def _agreed(answers: Answers) -> dict[str, DecisionName]:
 
 def _named(answers: Answers) -> set[str]:
     """Cards that are shortcuts by what people say of them, or by earlier decisions."""
-    before = {card.id for card in answers.earlier.cards if card.decision == "neutralise"}
-    return before | {card for card, decision in _agreed(answers).items() if decision == "neutralise"}
+    before = {card.id for card in answers.earlier.cards if card.decision == "remove_reliance"}
+    return before | {card for card, decision in _agreed(answers).items() if decision == "remove_reliance"}
 
 
 # By classifiers
 
 
-def _opinions(questions: Questions, answers: Answers, rule: Rule) -> tuple[dict[str, SecondOpinion], tuple[Judge, ...]]:
+def _opinions(
+    questions: Questions, answers: Answers, rule: Rule
+) -> tuple[dict[str, SecondModelResult], tuple[Judge, ...]]:
     """By card what judges say, and the judges."""
     if not answers.judges:
         return {}, ()
@@ -184,7 +188,7 @@ def remaining(questions: Questions, answers: Answers, by: str) -> Remaining:
     asked = {question.id for question in questions.asked}
     free = [key for key in keys if key.counts and key.id in asked - answered.keys() and known.isdisjoint(key.holds)]
     left = {card: {key.id for key in free if key.card == card} for card in unsure}
-    least = {card: fewest(one.mended, one.broken) for card, one in judged.items()}
+    least = {card: fewest(one.fixed, one.broken) for card, one in judged.items()}
     open_ = [card for card, one in judged.items() if one.outcome == "open" and least[card] <= len(left[card])]
     wanted = set().union(*(left[card] for card in open_))
     apart = len(wanted) == sum(len(left[card]) for card in open_)  # else one answer may count for several cards

@@ -3,9 +3,9 @@
 A classifier that answers, the judge, need not be good. It has to be qualified: on texts without the cards' words it
 agrees with the deployed model more often than chance makes it. Its scores are centred for each pair of classes, where
 it agrees as often with both of the model's predictions. Of classes in an order, such as stars, each speaks for the
-nearer of the two. A flip is mended where the judge gives the masked prediction to the text with the words and without
-them; all others are broken. `stats.second_opinion` tests the share of mended flips. A judge may say "shortcut", and
-never "genuine": one that learned half of the same habit would say so falsely in most cases.
+nearer of the two. A flip is fixed where the judge gives the masked prediction to the text with the words and without
+them; all others are broken. `stats.second_model` tests the share of fixed flips. A judge may say "shortcut", and
+never "legitimate": one that learned half of the same habit would say so falsely in most cases.
 """
 
 import re
@@ -23,7 +23,7 @@ from ..stats import (
     balanced_cut,
     fdr_q_values,
     mixed_bound,
-    net_mended,
+    net_fixed,
     p_of_bound,
     reference_bound,
 )
@@ -31,7 +31,7 @@ from ..typing import Array, Text
 from .answers import Answers
 from .drawing import pair_of
 from .questions import Case, ForJudges
-from .record import Qualification, Rule, SecondOpinion
+from .record import Qualification, Rule, SecondModelResult
 
 LEVEL = 0.05
 """The q-value that decides: of all cards that judges decide, at most so many are false."""
@@ -53,7 +53,7 @@ Pair = tuple[str, str]
 
 def opinions_of(
     asked: ForJudges, answers: Answers, shares: Mapping[str, float], *, rule: Rule = "agreement"
-) -> tuple[dict[str, SecondOpinion], dict[str, tuple[Qualification, ...]]]:
+) -> tuple[dict[str, SecondModelResult], dict[str, tuple[Qualification, ...]]]:
     """Judge every card that classifiers were asked about.
 
     Args:
@@ -76,15 +76,15 @@ def opinions_of(
     return _with_outcomes(opinions), qualifications
 
 
-def _with_outcomes(opinions: Mapping[str, SecondOpinion]) -> dict[str, SecondOpinion]:
+def _with_outcomes(opinions: Mapping[str, SecondModelResult]) -> dict[str, SecondModelResult]:
     """The outcome of every card that could be tested, when all of them are taken together.
 
     Cards weigh as their flips do: nobody saw yet what a judge says when their number is known, and on few flips little
-    can be found. Against other weights and a fixed order see `bench/experiments/second_opinion_levels`.
+    can be found. Against other weights and a fixed order see `bench/experiments/second_model_levels`.
     """
     tested = {card: one for card, one in opinions.items() if not one.reason}
     p_values = [one.p_value or 0.0 for one in tested.values()]
-    adjusted = fdr_q_values(p_values, [one.mended + one.broken for one in tested.values()])
+    adjusted = fdr_q_values(p_values, [one.fixed + one.broken for one in tested.values()])
     made = dict(opinions)
     for (card, one), q_value in zip(tested.items(), adjusted, strict=True):
         found = replace(one, q_value=q_value, outcome="shortcut" if q_value <= LEVEL else "open")
@@ -92,26 +92,27 @@ def _with_outcomes(opinions: Mapping[str, SecondOpinion]) -> dict[str, SecondOpi
     return made
 
 
-def _why_open(opinion: SecondOpinion, cards: int) -> str:
+def _why_open(opinion: SecondModelResult, cards: int) -> str:
     """Why a card is open that was tested with others, also where something is at stake."""
     assert opinion.p_value is not None
     assert opinion.q_value is not None
-    n, gain = opinion.mended + opinion.broken, ""
+    n, gain = opinion.fixed + opinion.broken, ""
     if opinion.at_stake is not None and opinion.at_stake[0] > 0:
         low, high = (100 * share for share in opinion.at_stake)
         gain = f"At stake is between {low:+.1f} and {high:+.1f} right answers in 100, but "
     if opinion.p_value <= LEVEL:
         q_value = max(float(f"{opinion.q_value:.2g}"), LEVEL + 0.001)  # also where it would be rounded to the level
         return f"{gain}{cards} cards are judged together, and for this one q = {q_value:g} is above {LEVEL}."
-    if opinion.mended * 2 >= n:
+    if opinion.fixed * 2 >= n:
         return (
-            f"{gain}{opinion.mended} of {n} mended is not clearly more than the {opinion.bound:.2f} that leaning alone "
+            f"{gain}{opinion.fixed} of {n} fixed is not clearly more than the {opinion.bound:.2f} that leaning alone "
             "may bring."
         )
     if gain:
-        return f"{gain}only {opinion.mended} of {n} flips get the masked answer with the words and without."
+        return f"{gain}only {opinion.fixed} of {n} flips get the masked answer with the words and without."
     return (
-        "The judges side with the model. A machine cannot call that genuine, since it may have learned the same habit."
+        "The second models side with the model. A machine cannot call that legitimate, since it may have learned the "
+        "same habit."
     )
 
 
@@ -246,12 +247,12 @@ class _Bench:
     judges: Mapping[Pair, _Judges]
     rule: Rule
 
-    def judge(self, cases: Sequence[Case], share: float | None) -> SecondOpinion:
+    def judge(self, cases: Sequence[Case], share: float | None) -> SecondModelResult:
         """What is said of the card of some flips, which are a share of the audited texts."""
         directions: dict[Pair, list[Case]] = {}
         for case in cases:
             directions.setdefault((case.flip.before, case.flip.after), []).append(case)
-        n, mended, unanswered, elsewhere = len(cases), 0, 0, 0
+        n, fixed, unanswered, elsewhere = len(cases), 0, 0, 0
         names: dict[str, None] = {}
         tested: dict[str, list[tuple[Bound, int, int]]] = {}
         low = high = 0.0
@@ -260,11 +261,11 @@ class _Bench:
             if judges := self.judges.get(pair_of(before, after, self.asked.labels)):
                 names |= dict.fromkeys(judges.names)
                 kept, left, none = self._votes(judges, some, after)
-                mended, unanswered = mended + kept, unanswered + none
+                fixed, unanswered = fixed + kept, unanswered + none
                 elsewhere += sum(bool(judges.elsewhere[self.rows[case.text]]) for case in some)
                 says, up = self._near(judges, cases[0].card, after)
                 if _both_sides(up):
-                    net = net_mended(kept, left, len(some), says, up)
+                    net = net_fixed(kept, left, len(some), says, up)
                 for name, bound in _bounds(says, up).items():
                     tested.setdefault(name, []).append((bound, len(some), kept))
             else:
@@ -273,11 +274,11 @@ class _Bench:
         most = n * (1 - MOST_OUTSIDE)
         rules = {name: _test(n, of) for name, of in tested.items() if sum(flips for _, flips, _ in of) >= most}
         found = rules.get(self.rule)
-        return SecondOpinion(
+        return SecondModelResult(
             tuple(names),
             self.rule,
-            mended,
-            n - mended,
+            fixed,
+            n - fixed,
             unanswered,
             found["bound"] if found else None,
             found["p_value"] if found else None,
@@ -338,7 +339,7 @@ def _both_sides(up: Array) -> bool:
 
 
 def _test(n: int, directions: Sequence[tuple[Bound, int, int]]) -> dict[str, float]:
-    """Bound and p-value, of directions that have a bound, each with its flips and mended ones; others are broken."""
-    bounds, flips, mended = zip(*directions, strict=True)
+    """Bound and p-value, of directions that have a bound, each with its flips and fixed ones; others are broken."""
+    bounds, flips, fixed = zip(*directions, strict=True)
     bound = mixed_bound(list(bounds), [one / sum(flips) for one in flips])
-    return {"bound": bound.value, "p_value": p_of_bound(sum(mended), n, bound)}
+    return {"bound": bound.value, "p_value": p_of_bound(sum(fixed), n, bound)}

@@ -2,11 +2,11 @@
 
 Only texts whose prediction changes when the card's words are masked tell anything about the card. For each of them
 somebody says, without knowing the word, which of the two predictions is right. The null hypothesis: among deployment
-texts like these (duplicates counted once) that flip, and of which one of the two predictions is right, masking mends at
-most half. Against it stands E = 1.5^mended * 0.5^broken, against its mirror image E' = 0.5^mended * 1.5^broken. The
-first of the two to reach 20 decides, for good: "shortcut" or "genuine". Each is wrong with probability 1/20 at most,
+texts like these (duplicates counted once) that flip, and of which one of the two predictions is right, masking fixes at
+most half. Against it stands E = 1.5^fixed * 0.5^broken, against its mirror image E' = 0.5^fixed * 1.5^broken. The
+first of the two to reach 20 decides, for good: "shortcut" or "legitimate". Each is wrong with probability 1/20 at most,
 whenever one stops asking (Ville's inequality), if reviewers do not err; `bench/experiments/flips` says what their
-errors do. "Genuine" holds for these texts only, and never clears a word for other ones.
+errors do. "Legitimate" holds for these texts only, and never clears a word for other ones.
 
 The answers about a card are one sequence, in which nobody can start anew: first those that came first, and of those
 that came together in the random order of their questions. Cards are judged one after the other, too. A text that holds
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from .drawing import Key
 
 Choice = Literal["a", "b", "neither", "unclear"]
-Outcome = Literal["shortcut", "genuine", "open"]
+Outcome = Literal["shortcut", "legitimate", "open"]
 
 CHOICES: tuple[Choice, ...] = ("a", "b", "neither", "unclear")
-FOLLOWS: dict[Outcome, Literal["neutralise", "keep"]] = {"shortcut": "neutralise", "genuine": "keep"}
+FOLLOWS: dict[Outcome, Literal["remove_reliance", "keep"]] = {"shortcut": "remove_reliance", "legitimate": "keep"}
 """The decision that follows from the outcome of judged flips."""
 MOST_QUESTIONS = 40
 """After so many questions without a decision a card is open."""
@@ -45,12 +45,12 @@ class Judged:
 
     Attributes:
         asked: Answers that count: up to the decision.
-        mended: Answers that call the prediction with the words masked right.
+        fixed: Answers that call the prediction with the words masked right.
         broken: Answers that call the model's own prediction right.
         neither: Answers that call neither right.
         unclear: Answers that cannot tell, and those on which reviewers disagree.
-        e_value: Evidence for the outcome: E, or for `genuine` E'.
-        outcome: `shortcut` here, `genuine` here, or `open`.
+        e_value: Evidence for the outcome: E, or for `legitimate` E'.
+        outcome: `shortcut` here, `legitimate` here, or `open`.
         survives_e_bh: Whether the outcome stands when all cards asked are taken together (false-discovery rate 5 %).
         text_hashes: Of the texts whose answer counted.
         waiting: Answers that do not count before flips are counted anew, since a shortcut was decided.
@@ -58,7 +58,7 @@ class Judged:
 
     id: str
     asked: int = 0
-    mended: int = 0
+    fixed: int = 0
     broken: int = 0
     neither: int = 0
     unclear: int = 0
@@ -102,7 +102,7 @@ def judge_cards(
         one = _judge(card, counted, answers, keep_asking)
         judged.append(replace(one, waiting=len(of_card) - len(counted) if one.outcome == "open" else 0))
     # Each direction is a family of its own: one hypothesis for each card asked.
-    stands = {name: e_bh([_evidence(one.mended, one.broken, name) for one in judged]) for name in FOLLOWS}
+    stands = {name: e_bh([_evidence(one.fixed, one.broken, name) for one in judged]) for name in FOLLOWS}
     return tuple(
         one if one.outcome == "open" else replace(one, survives_e_bh=stands[one.outcome][i])
         for i, one in enumerate(judged)
@@ -140,23 +140,23 @@ def _judge(card: str, keys: Sequence[Key], answers: Mapping[str, Choice], keep_a
         answer = key.label or answers[key.id]
         hashes.append(key.text_hash)
         tells = answer in ("a", "b")
-        count[("mended" if answer == key.masked_option else "broken") if tells else answer] += 1
+        count[("fixed" if answer == key.masked_option else "broken") if tells else answer] += 1
         if outcome == "open" and len(hashes) <= MOST_QUESTIONS:
-            crossed = (o for o in FOLLOWS if _evidence(count["mended"], count["broken"], o) >= THRESHOLD)
+            crossed = (o for o in FOLLOWS if _evidence(count["fixed"], count["broken"], o) >= THRESHOLD)
             outcome = next(crossed, "open")
-    evidence = _evidence(count["mended"], count["broken"], outcome)
-    counts = count["mended"], count["broken"], count["neither"], count["unclear"]
+    evidence = _evidence(count["fixed"], count["broken"], outcome)
+    counts = count["fixed"], count["broken"], count["neither"], count["unclear"]
     return Judged(card, len(hashes), *counts, evidence, outcome, text_hashes=tuple(hashes))
 
 
-def _evidence(mended: int, broken: int, outcome: Outcome) -> float:
+def _evidence(fixed: int, broken: int, outcome: Outcome) -> float:
     """For an outcome; of an open card that for `shortcut`."""
-    return paired_e_value(broken, mended) if outcome == "genuine" else paired_e_value(mended, broken)
+    return paired_e_value(broken, fixed) if outcome == "legitimate" else paired_e_value(fixed, broken)
 
 
-def fewest(mended: int, broken: int) -> int:
+def fewest(fixed: int, broken: int) -> int:
     """How many further answers of one kind decide a card at least."""
-    most, least = max(mended, broken), min(mended, broken)
+    most, least = max(fixed, broken), min(fixed, broken)
     return next(more for more in itertools.count() if paired_e_value(most + more, least) >= THRESHOLD)
 
 

@@ -139,7 +139,7 @@ class Questions:
         if missing := {key.id for key in self.keys} - known:
             raise DataError(
                 f"{QUESTIONS_FILE} lacks the texts of {counted(len(missing), 'question')}, about which classifiers are "
-                "asked: it was written with redact=True. Run `flips` again without it."
+                "asked: it was written with redact=True. Run `questions` again without it."
             )
         by_id = {card.id: card for card in self.audited.cards}
         decidable = {by_id[card]: flips for card, flips in self.flips.items() if len(flips) >= LEAST_FLIPS}
@@ -194,7 +194,7 @@ class Questions:
         file, audited = folder / QUESTIONS_FILE, AuditedCards.from_folder(folder)
         if not file.exists():
             raise DataError(
-                f"Nothing was asked about the audit '{folder}' yet: it has no {QUESTIONS_FILE}. Run `flips`."
+                f"Nothing was asked about the audit '{folder}' yet: it has no {QUESTIONS_FILE}. Run `questions`."
             )
         lines: list[_Line] = []
         names: dict[str, str] = {}  # since then the classes of the audit may have got others
@@ -205,13 +205,13 @@ class Questions:
                 names = names or dict(zip(lines[0].get("labels", ()), audited.labels, strict=False))
             except ValueError as error:
                 raise DataError(
-                    f"{file}, line {number}: this is no question ({error}). Remove the file and run `flips` again."
+                    f"{file}, line {number}: this is no question ({error}). Remove the file and run `questions` again."
                 ) from error
         head = lines[0] if lines else _Line()
         if head.get("audit") != audited.id:
             raise DataError(
                 f"{file} asks about another audit than the one beside it: it was audited again. Remove "
-                f"{QUESTIONS_FILE} and run `flips`."
+                f"{QUESTIONS_FILE} and run `questions`."
             )
         flips: dict[str, list[Flip]] = {}
         for line in lines:

@@ -18,11 +18,11 @@ from ..text import spaced, visible_name
 from .people import FOLLOWS, Outcome
 
 DECISIONS_SCHEMA_VERSION = 1
-_ADVICE = "Give a file that `judge` wrote."
+_ADVICE = "Give a file that `decide` wrote."
 
 Rule = Literal["agreement", "reference"]
-DecisionName = Literal["keep", "neutralise", "not_alone", "unsure"]
-Source = Literal["person", "flips", "machine", "file"]
+DecisionName = Literal["keep", "remove_reliance", "not_alone", "unsure"]
+Source = Literal["person", "answers", "machine", "file"]
 
 
 @dataclass(frozen=True)
@@ -46,27 +46,27 @@ class Qualification:
 
 
 @dataclass(frozen=True)
-class SecondOpinion:
+class SecondModelResult:
     """What judges say of one card.
 
     Attributes:
         judges: The qualified ones, whose standardised scores were averaged.
         rule: By which it was tested: `agreement` or `reference`.
-        mended: Flips to which they give the masked answer, with the words and without.
+        fixed: Flips to which they give the masked answer, with the words and without.
         broken: All others.
         unanswered: Of these, flips without an answer.
-        bound: The share of mended flips that the rule allows where masking mends no more than it breaks.
+        bound: The share of fixed flips that the rule allows where masking fixes no more than it breaks.
         rules: Bound and p-value by every rule that could be tried.
         q_value: The p-value, adjusted for all cards that were asked about, which weigh as their flips do.
         at_stake: How much accuracy masking the words would bring, from and to, as a share of the distinct texts
-            audited; see `stats.net_mended`. `None` where that cannot be told.
-        outcome: `shortcut` or `open`; a machine never says `genuine`.
+            audited; see `stats.net_fixed`. `None` where that cannot be told.
+        outcome: `shortcut` or `open`; a machine never says `legitimate`.
         reason: Why it is open, in a sentence; empty for a shortcut.
     """
 
     judges: tuple[str, ...]
     rule: Rule
-    mended: Count
+    fixed: Count
     broken: Count
     unanswered: Count
     bound: Share | None
@@ -84,7 +84,7 @@ class SecondOpinion:
         if not judges:
             return f"none is qualified, {self.outcome}"
         bound = "" if self.bound is None else f", {self.rule} bound {self.bound:.2f}".replace("0.", ".")
-        return f"{judges}, {self.mended} : {self.broken}{bound}, {self.outcome}"
+        return f"{judges}, {self.fixed} : {self.broken}{bound}, {self.outcome}"
 
 
 @dataclass(frozen=True)
@@ -116,23 +116,23 @@ class Decision:
     """What was decided about a card. From `asked` to `waiting` it says of judged flips what `people.Judged` does.
 
     Attributes:
-        decision: `keep`: they should count. `neutralise`: they should not. `not_alone`: only together with the rest.
-            `unsure`, or `None` where nobody answered or the answers leave it open: nothing follows.
-        source: Who decided: a `person`, the `flips` that people judged, a `machine` that gave a second opinion, or a
+        decision: `keep`: they should count. `remove_reliance`: they should not. `not_alone`: only together with the
+            rest. `unsure`, or `None` where nobody answered or the answers leave it open: nothing follows.
+        source: Who decided: a `person`, the `answers` that people judged, a `machine` that gave a second model, or a
             `file` that somebody wrote.
         outcome: `None` where no flip was judged.
         text_hashes: Of the judged texts, which can certify nothing any more.
         reviews: What each person said; for judged flips who answered, with what followed from all answers.
-        second_opinion: What judges say that were asked, apart from what people say.
+        second_model: What judges say that were asked, apart from what people say.
     """
 
     words: Annotated[tuple[Word, ...], NotEmpty()]
     decision: DecisionName | None = None
     source: Source | None = None
     id: str = ""
-    pulls_to: str | None = None
+    pushes_towards: str | None = None
     asked: Count = 0
-    mended: Count = 0
+    fixed: Count = 0
     broken: Count = 0
     neither: Count = 0
     unclear: Count = 0
@@ -142,12 +142,12 @@ class Decision:
     text_hashes: tuple[str, ...] = ()
     waiting: Count = 0
     reviews: tuple[Review, ...] = ()
-    second_opinion: SecondOpinion | None = None
+    second_model: SecondModelResult | None = None
 
     @property
     def by_person(self) -> bool:
         """Whether somebody said it, which comes before what the flips say."""
-        return self.decision is not None and self.source not in ("flips", "machine")
+        return self.decision is not None and self.source not in ("answers", "machine")
 
     @property
     def said(self) -> str:
@@ -156,23 +156,23 @@ class Decision:
         if self.by_person:
             parts.append(f"{self.decision} ({self.source})")
         elif self.asked:
-            parts.append(f"judged flips: {self.mended} : {self.broken}, {self.outcome or 'open'}")
-        if self.second_opinion is not None:
-            parts.append(f"second opinion: {self.second_opinion.sentence}")
+            parts.append(f"judged flips: {self.fixed} : {self.broken}, {self.outcome or 'open'}")
+        if self.second_model is not None:
+            parts.append(f"second model: {self.second_model.sentence}")
         return "; ".join(parts) or "open"
 
     @property
     def machine_says_shortcut(self) -> bool:
         """Whether judges take the words for a shortcut."""
-        return self.second_opinion is not None and self.second_opinion.outcome == "shortcut"
+        return self.second_model is not None and self.second_model.outcome == "shortcut"
 
     def without_people(self) -> Decision:
         """What follows from the card's judged flips, or else from judges, whatever people said of the card itself."""
         if follows := FOLLOWS.get(self.outcome or "open"):
-            return replace(self, decision=follows, source="flips")
+            return replace(self, decision=follows, source="answers")
         if self.machine_says_shortcut:
-            return replace(self, decision="neutralise", source="machine")
-        asked: Source | None = "flips" if self.asked else "machine" if self.second_opinion else None
+            return replace(self, decision="remove_reliance", source="machine")
+        asked: Source | None = "answers" if self.asked else "machine" if self.second_model else None
         return replace(self, decision=None, source=asked)
 
 
@@ -270,15 +270,15 @@ def answers_file(decisions: Path) -> Path:
 
 def _check_source(card: Decision, where: str) -> None:
     """What follows from judged flips or a machine's opinion follows by their rules."""
-    if card.source == "machine" and card.decision != ("neutralise" if card.machine_says_shortcut else None):
+    if card.source == "machine" and card.decision != ("remove_reliance" if card.machine_says_shortcut else None):
         raise DataError(
-            f"{where}: a machine decides neutralise where its second_opinion is shortcut, and nothing else. A decision "
-            "of your own has the source person or file."
+            f"{where}: a machine decides remove_reliance where its second_model is shortcut, and nothing else. A "
+            "decision of your own has the source person or file."
         )
     expected = FOLLOWS.get(card.outcome or "open")
-    if card.source == "flips" and card.decision != expected:
+    if card.source == "answers" and card.decision != expected:
         raise DataError(
-            f"{where}: by the flips the card is {card.outcome or 'open'}, so its decision must be "
+            f"{where}: by its answers the outcome is {card.outcome or 'open'}, so the decision must be "
             f"{expected or 'left out'}, but is {card.decision}. A decision of your own has the source person or file."
         )
 
@@ -292,15 +292,16 @@ def _check_contradictions(cards: Sequence[Decision], source: str) -> None:
         assert card.decision is not None
         for word in card.words:
             first, before = said.setdefault(spaced(word), (i, card.decision))
-            if (before == "neutralise") != (card.decision == "neutralise"):
+            if (before == "remove_reliance") != (card.decision == "remove_reliance"):
                 raise DataError(
-                    f"{source}: cards[{first}] says {before} and cards[{i}] says {card.decision} about '{word}'. Leave "
-                    "one of them."
+                    f"{source}: cards[{first}] says {before} and cards[{i}] says {card.decision} about '{word}'. "
+                    "Leave one of them."
                 )
 
 
 def made_for(decisions: Decisions, *, model: str, data: str, warn: Callable[[str], None]) -> bool:
-    """Whether decisions were made on these texts, for which alone "genuine" holds; `warn` is told where they were not.
+    """Whether decisions were made on these texts, for which alone "legitimate" holds; `warn` is told where they were
+    not.
 
     Raises:
         ConfigError: They were made for another model.
@@ -314,6 +315,6 @@ def made_for(decisions: Decisions, *, model: str, data: str, warn: Callable[[str
         return True
     warn(
         "The decisions were made on other texts. What the flips called a shortcut is neutralised here too; what "
-        "they called genuine holds for their texts only and is left to the audit."
+        "they called legitimate holds for their texts only and is left to the audit."
     )
     return False

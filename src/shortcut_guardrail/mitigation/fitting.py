@@ -63,7 +63,7 @@ class FitReport(Shown):
         if self.n_truncated:
             facts["cut"] = f"{counted(self.n_truncated, 'text')}, longer than the model takes"
         if self.shortcuts.items:
-            facts["neutralised"] = some(self.shortcuts.words)
+            facts["shortcuts"] = some(self.shortcuts.words)
         chosen = self.calibration
         facts["strength"] = f"{fixed:g} until another is chosen" if chosen is None else f"{chosen.strength:g}, chosen"
         return Summary(f"FitReport: {self.config.strategy}, seed {self.seed}", facts)

@@ -42,7 +42,7 @@ class Repair(Shown):
         strategy: The strategy taken: `maskcl`, `paper`, `mask`, `distill` or `few-shot`.
         reason: Why, in a sentence, where `auto` took it; empty where it was stated.
         choice: The strength in use, and where it came from.
-        decisions: What was decided about cards before, by people, flips and second opinions; `None` where nothing was.
+        decisions: What was decided about cards before, by people, flips and second models; `None` where nothing was.
         changes: Which predictions of the texts change with the guard at this strength.
     """
 
@@ -178,7 +178,7 @@ class Wanted:
             named = next(name for name, value in given.items() if value)
             also = "" if strategy_of(config).learns_from_labels else ", or per_input=True"
             raise ConfigError(
-                f"{named} is for strategies that know what they neutralise, and '{strategy}' does not. Choose "
+                f"{named} is for strategies that take words, and '{strategy}' does not. Choose "
                 f"strategy='mask' or strategy='distill'{also}."
             )
         config = config.with_shortcuts(
@@ -222,7 +222,7 @@ def search_shortcuts(
     """What a repair would neutralise. Arguments and errors: see `ShortcutGuardrail.find_shortcuts`."""
     if decisions is not None and not uses_shortcuts(config):
         raise ConfigError(
-            f"decisions= is for strategies that know what they neutralise, and '{config.strategy}' does not. Choose "
+            f"decisions= is for strategies that take words, and '{config.strategy}' does not. Choose "
             "strategy='auto', 'distill' or 'mask'."
         )
     same_data = decisions is None or made_for(
@@ -294,11 +294,11 @@ def supported_strategy(shortcuts: Shortcuts, *, has_labels: bool, adapts: bool =
     if shortcuts.words:
         way = "distill" if adapts else "mask"
         items = shortcuts.items
-        judged = [item.text for item in items if item.verdict == "confirmed" and item.reason == "flips"]
+        judged = [item.text for item in items if item.verdict == "confirmed" and item.reason == "answers"]
         for by, words, what in (
             ("", [item.text for item in items if item.verdict == "named"], "named as a shortcut"),
             ("by the judged flips ", judged, "a shortcut"),
-            ("by a second opinion ", [item.text for item in items if item.reason == "second opinion"], "a shortcut"),
+            ("by a second model ", [item.text for item in items if item.reason == "second model"], "a shortcut"),
         ):
             if words:
                 are = "is" if len(words) == 1 else "are"

@@ -1,4 +1,4 @@
-"""Flips and decisions on a terminal."""
+"""Questions and decisions on a terminal."""
 
 from __future__ import annotations
 
@@ -20,32 +20,38 @@ if TYPE_CHECKING:
 
 
 def print_questions(questions: Questions, flips: Mapping[str, int], out: Path, *, n_total: int | None = None) -> None:
-    """How many texts of each card can be asked about, and what to do next."""
-    shown = new_table("card", "words", "pulls to", "flips", texts=(0, 1, 2))
+    """How many texts of each word group can be asked about, and what to do next."""
+    shown = new_table("id", "word group", "pushes\ntowards", "prediction\nchanges", texts=(0, 1, 2))
     for card in questions.audited.cards:
         if card.id in flips:
-            pulls_to = Text(visible_name(card.pulls_to))
-            shown.add_row(card.id, words_of(card.words), pulls_to, str(flips[card.id]))
+            pushes_towards = Text(visible_name(card.pushes_towards))
+            shown.add_row(card.id, words_of(card.words), pushes_towards, str(flips[card.id]))
     console = Screen()
     console.print(shown)
     if few := sum(count < LEAST_FLIPS for count in flips.values()):
         console.print(
-            f"{few} with fewer than {LEAST_FLIPS} flips cannot be decided: audit more texts, or say what you know."
+            f"{counted(few, 'word group')} with fewer than {LEAST_FLIPS} prediction changes cannot be decided by "
+            "answers. Audit more texts, or name the words yourself."
         )
     if not questions.asked:
-        say("No question is left: cards are decided, no answer changes, or labels answer them all.")
+        say(
+            "There is no question left to ask: every word group is decided, changes no prediction, or is settled by "
+            "labels."
+        )
         return
     say(f"Written: {out} ({len(questions.asked)} questions)")
     if n_total is not None and (left := n_total - len(questions.asked)):
-        say(f"{counted(left, 'question')} of {n_total} are left, for cards that stay open: judge these first.")
-    say("Fill in the column 'answer' (a, b, neither, unclear), then: shortcut-guardrail judge")
+        say(f"{counted(left, 'question')} of {n_total} are left for word groups that stay open. Decide on these first.")
+    say(f"Next: fill in the column 'answer' (a, b, neither or unclear), then run shortcut-guardrail decide AUDIT {out}")
 
 
 def print_costs(flips: int, word_free: int, costs: Mapping[str, Cost]) -> None:
     """What second models will be sent, and what that costs."""
     console = Screen()
-    console.print(f"A second opinion is asked about {flips} flips and {word_free} texts without the cards' words.")
-    shown = new_table("second opinion", "texts", "tokens", "calls", "seconds, about")
+    console.print(
+        f"A second model is asked about {flips} prediction changes and {word_free} texts without the words in question."
+    )
+    shown = new_table("second model", "texts", "tokens", "calls", "seconds, about")
     for name, cost in costs.items():
         values = (cost.texts, cost.tokens, cost.calls, None if cost.seconds is None else round(cost.seconds))
         shown.add_row(Text(visible_name(name)), *("?" if value is None else f"{value:,}" for value in values))
@@ -57,16 +63,15 @@ def _print_opinions(decisions: Decisions) -> None:
     console = Screen()
     for judge in decisions.judges:
         for one in judge.qualifications:
-            agrees = (
-                "" if one.agreement is None else f", agrees with the model on {one.agreement:.2f} of word-free texts"
-            )
-            said = f"qualified{agrees}" if one.qualified else f"not qualified: {one.reason}"
+            said = "qualified" if one.qualified else f"not qualified: {one.reason}"
+            if one.qualified and one.agreement is not None:
+                said += f", agrees with your model on {one.agreement:.2f} of texts without the words"
             pair = " / ".join(map(visible_name, one.pair))
-            console.print(Text(f"Second opinion {visible_name(judge.name)} ({pair}): {said}"))
-    opinions = [(card, card.second_opinion) for card in decisions.cards if card.second_opinion is not None]
+            console.print(Text(f"Second model {visible_name(judge.name)} ({pair}): {said}"))
+    opinions = [(card, card.second_model) for card in decisions.cards if card.second_model is not None]
     if not opinions:
         return
-    shown = new_table("words", "second opinion", "mended", "broken", "bound", "q", "says", texts=(0, 1))
+    shown = new_table("words", "second model", "fixed", "broken", "bound", "q", "says", texts=(0, 1))
     sentences = []
     near = []
     for card, opinion in opinions:
@@ -74,42 +79,44 @@ def _print_opinions(decisions: Decisions) -> None:
         shown.add_row(
             words,
             Text(", ".join(map(visible_name, opinion.judges)) or "-"),
-            str(opinion.mended),
+            str(opinion.fixed),
             str(opinion.broken),
             "-" if opinion.bound is None else f"{opinion.bound:.2f} ({opinion.rule})",
             "-" if opinion.q_value is None else f"{opinion.q_value:.2g}",
             opinion.outcome,
         )
-        mends = opinion.mended > opinion.broken
-        if opinion.at_stake is not None and mends and not opinion.reason.startswith("At stake"):
+        fixes = opinion.fixed > opinion.broken
+        if opinion.at_stake is not None and fixes and not opinion.reason.startswith("At stake"):
             low, high = (f"{100 * share:.1f}" for share in opinion.at_stake)
-            gain = f" would bring {low} to {high} more right answers in 100, as far as the second opinion can tell."
-            sentences.append(f"At stake: masking {words.plain}{gain}")
+            gain = f" would bring {low} to {high} more right predictions in 100, by the second model's estimate."
+            sentences.append(f"At stake: masking “{words.plain}”{gain}")
         if opinion.reason:
-            sentences.append(f"Open: {words.plain}. {opinion.reason}")
-        if opinion.outcome == "open" and opinion.q_value is not None and mends:
+            sentences.append(f"Open: “{words.plain}”. {opinion.reason}")
+        if opinion.outcome == "open" and opinion.q_value is not None and fixes:
             near.append(card.id)
     console.print(shown)
     for sentence in sentences:
         console.print(sentence)
     console.print(
-        "Mended: the second opinion gives the masked answer, with the words and without. Clearly more than the bound "
-        "decides (q at most .05, all cards taken together); a machine says shortcut or nothing, and people overrule it."
+        "Fixed: the second model agrees with the prediction without the words, whether it sees them or not. Clearly "
+        "more of these than the bound decides (q at most .05, over all word groups). A second model can only say "
+        '"shortcut", and people overrule it.'
     )
     if near:
-        console.print(f"Answers of a person that would tell most: flips --cards {','.join(near)}.")
+        console.print(f"A person's answers would help most here: questions --word-groups {','.join(near)}.")
 
 
 def print_decided(decisions: Decisions, file: Path, *, undecidable: int = 0) -> None:
-    """What was decided, where it is written, and what to do next; of so many cards too few predictions change."""
+    """What was decided, where it is written, and what to do next; `undecidable` word groups have too few changes."""
     print_decisions(decisions)
     if undecidable:
         few = f"fewer than {LEAST_FLIPS} prediction changes"
-        say(f"{counted(undecidable, 'card')} with {few} cannot be decided by answers: audit more texts.")
+        say(f"{counted(undecidable, 'word group')} with {few} cannot be decided by answers. Audit more texts.")
     if waiting := sum(card.waiting for card in decisions.cards):
         say(
-            f"{counted(waiting, 'answer')} to texts that also hold a word of a shortcut decided here do not count yet. "
-            "Run `flips` again: it counts anew without these words, and asks about what is open."
+            f"{counted(waiting, 'answer')} do not count yet, because their texts also contain a shortcut word "
+            "decided here. Run `questions` again: it recounts without these words, and asks about what is still "
+            "open."
         )
     say(f"Written: {file}")
     if any(card.decision for card in decisions.cards):
@@ -117,7 +124,7 @@ def print_decided(decisions: Decisions, file: Path, *, undecidable: int = 0) -> 
 
 
 def print_decisions(decisions: Decisions) -> None:
-    """What was decided about each card, and on which answers."""
+    """What was decided about each word group, and from which answers."""
     if decisions.judges:
         _print_opinions(decisions)
     judged = [card for card in decisions.cards if card.source != "machine" or card.asked]
@@ -126,35 +133,36 @@ def print_decisions(decisions: Decisions) -> None:
 
 
 def _print_judged(decisions: Decisions, judged: Sequence[Decision]) -> None:
-    shown = new_table("words", "mended", "broken", "answered", "evidence", "decision", texts=(0, 5))
+    shown = new_table("word group", "fixed", "broken", "answered", "e-value", "decision", texts=(0, 5))
     for card in judged:
         shown.add_row(
             words_of(card.words),
-            str(card.mended),
+            str(card.fixed),
             str(card.broken),
-            str(card.mended + card.broken + card.neither + card.unclear),
+            str(card.fixed + card.broken + card.neither + card.unclear),
             "-" if card.e_value is None else f"{card.e_value:.3g}",
             _said(card),
         )
     console = Screen()
     console.print(shown)
     console.print(
-        "Mended: the answer with the words masked is right. Evidence of 20 decides a card; neutralise takes effect "
-        "with `fit --decisions`. Genuine holds for these texts only."
+        "Fixed: the prediction is right only with the words masked; broken: only with the words. A word group is "
+        'decided at an e-value of at least 20. `fit --decisions` removes reliance on shortcuts. "Keep" holds for '
+        "these texts only."
     )
-    several = [card for card in decisions.cards if card.outcome in ("shortcut", "genuine")]
+    several = [card for card in decisions.cards if card.outcome in ("shortcut", "legitimate")]
     if len(decisions.cards) > 1 and several:
         survive = sum(bool(card.survives_e_bh) for card in several)
-        more = "" if survive == len(several) else " `--keep-asking` counts all answers for that, also those beyond 20."
+        more = "" if survive == len(several) else " With `--keep-asking`, answers beyond an e-value of 20 count too."
         console.print(
-            f"`fit` obeys every decision. {survive} of {len(several)} also stand when all cards are taken together "
-            f"(e-BH, 5 %).{more}"
+            f"`fit` applies every decision. {survive} of {len(several)} also hold when all word groups are tested "
+            f"together (e-BH, 5 %).{more}"
         )
 
 
 def _said(card: Decision) -> str:
     if card.source == "machine":
-        return "open; by the second opinion neutralise" if card.decision else "open"
-    if card.outcome in ("shortcut", "genuine"):
-        return f"{card.decision} ({card.outcome} here)"
+        return "remove reliance (second model)" if card.decision else "open"
+    if card.outcome in ("shortcut", "legitimate"):
+        return f"{str(card.decision).replace('_', ' ')} ({card.outcome})"
     return "open"

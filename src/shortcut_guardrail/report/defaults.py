@@ -27,8 +27,9 @@ def defaults_said(document: Document) -> list[str]:
         asked = [p for p in found["probes"] if p["change"] in _SAID and p["n"]]
         probes = [f"{percent(p['given'][number] / p['n'], 0)} of {_SAID[p['change']]}" for p in asked]
         said.append(
-            f"What is left without content is '{default}': {' and '.join(probes)}. So a text may be given it for what "
-            "it does not say. Deleting words does not mend that; a threshold, or labelled texts without the cues, may."
+            f"Texts without content are predicted as '{default}': {' and '.join(probes)}. So a text may get this "
+            "class for what it does not say. Deleting words does not fix that. A higher threshold, or labelled "
+            "texts without the cues, may."
         )
     return [*said, *(_wrapper(one) for one in found["wrappers"] if _decides(one))]
 
@@ -40,9 +41,9 @@ def _without_cues(one: Document, default: str, number: int) -> str:
     gone, chance, n = one["given"][number], one["by_chance"][number], one["n"]
     cues = some([f"“{visible_name(cue)}”" for cue in one["cues"]])
     return (
-        f"Without a cue for '{one['label']}' this model predicts '{default}': in {percent(gone / n, 0)} of {n} texts "
-        f"({interval(*exact_interval(gone, n))}) when {cues} are missing, and in {percent(chance / n, 0)} when as many "
-        "random words are."
+        f"Without a cue for '{one['label']}' this model predicts '{default}': in {percent(gone / n, 0)} of {n} "
+        f"texts ({interval(*exact_interval(gone, n))}) when {cues} are missing, and in {percent(chance / n, 0)} "
+        "when as many random words are."
     )
 
 

@@ -29,8 +29,8 @@ COLUMNS = (
     ("flip_rate", "flip rate", "desc"),
     ("added_rate", "added", "desc"),
     ("mean_change", "mean change", "asc"),
-    ("contradiction_rate", "contradicted", "desc"),
-    ("pulls", "pulls to", "asc"),
+    ("override_rate", "contradicted", "desc"),
+    ("pushes", "pushes towards", "asc"),
     ("q_value", "q-value", "asc"),
 )
 """Columns of the table of candidates: key, heading, and the direction in which they are sorted first."""
@@ -48,7 +48,7 @@ def render_audit(
 
     Args:
         audit: The report, or the content of its `audit.json`.
-        decisions: On its cards, which then say what was decided, by people, flips or a second opinion.
+        decisions: On its cards, which then say what was decided, by people, flips or a second model.
     """
     decided = {} if decisions is None else {card.id: card.said for card in decisions.cards}
     return render_comparison({"model": audit}, title="Shortcut audit", redact=redact, decided=decided)

@@ -34,22 +34,23 @@ def insertions_said(document: Document) -> list[str]:
     if not (tried := document.get("insertions")):
         return []
     if not tried["n_tried"]:
-        return ["No candidate could be added to texts: too few texts lack it and are given another class."]
+        return ["No candidate could be added to texts: too few texts without it are predicted as another class."]
     found = sorted(_found(document), key=lambda c: -c["insertion"]["flip_rate"])
-    cost = f"{counted(tried['n_tried'], 'candidate')} were added to texts ({tried['n_predictions']:,} predictions)"
+    n = counted(tried["n_tried"], "candidate")
+    cost = f"{n} tried by adding it to texts without it ({tried['n_predictions']:,} predictions)"
     if not found:
-        return [f"{cost}: none changes predictions to its class more than random words do."]
-    said = [f"{cost}. More than random words do (*): {_rates(found)}."]
+        return [f"{cost}. None changes more predictions to its class than random words do."]
+    said = [f"{cost}. These change more predictions than random words do (*): {_rates(found)}."]
     more, less = _differing(found)
     if more:
         said.append(
-            f"Added more than removed: {_names(more)}. Other words of their texts say the same. So deleting them "
-            "repairs little, and adding them to a text can change its prediction."
+            f"Adding changes more than removing: {_names(more)}. Other words in their texts point the same way, so "
+            "deleting them repairs little. Adding them to a text can change its prediction."
         )
     if less:
         said.append(
-            f"Removed more than added: {_names(less)}. They count only together with the rest of their texts, or their "
-            "texts are given another class as soon as they are missing."
+            f"Removing changes more than adding: {_names(less)}. Either they count only together with the rest of "
+            "the text, or the model predicts another class whenever they are missing."
         )
     return said
 
@@ -79,7 +80,7 @@ def _rates(candidates: Sequence[Document]) -> str:
     """Some of them: removing changes so much, adding so much, to which class."""
     said = [
         f"“{visible_name(c['text'])}” (removing it changes {percent(c['flip_rate'], 0)} of predictions, adding it "
-        f"{percent(c['insertion']['flip_rate'], 0)} to '{c['pulls_to']}')"
+        f"{percent(c['insertion']['flip_rate'], 0)} to '{c['pushes_towards']}')"
         for c in candidates[:SAID_CANDIDATES]
     ]
     left = len(candidates) - len(said)

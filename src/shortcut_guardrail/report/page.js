@@ -5,7 +5,7 @@
   const table = document.getElementById("candidates-table");
   if (!table) return;
   const $ = (id) => document.getElementById(id);
-  const tools = $("tools"), search = $("search"), status = $("status"), pulls = $("pulls"), least = $("least"), sortBy = $("sort-by");
+  const tools = $("tools"), search = $("search"), status = $("status"), pulls = $("pushes"), least = $("least"), sortBy = $("sort-by");
   const shown = $("shown"), nothing = $("nothing"), more = $("more");
   const AT_FIRST = 30;
   const heads = [...table.querySelectorAll("th[data-key]")];
@@ -46,7 +46,7 @@
 
   function value(row, key) {
     const text = row.getAttribute("data-" + key);
-    return key === "text" || key === "pulls" ? text : text === "" || text === null ? NaN : Number(text);
+    return key === "text" || key === "pushes" ? text : text === "" || text === null ? NaN : Number(text);
   }
 
   // Undefined values stay last in either direction; equal ones keep the order of the ranking.
@@ -75,7 +75,7 @@
     for (const row of [...rows].sort(compare)) {
       const fits = row.dataset.text.toLowerCase().includes(words)
         && (!status.value || row.dataset.status === status.value)
-        && (!pulls.value || row.dataset.pulls === pulls.value)
+        && (!pulls.value || row.dataset.pushes === pulls.value)
         && value(row, "count") >= Number(least.value);
       count += fits;
       const waits = fits && count > AT_FIRST && !view.all && !row.classList.contains("open");
@@ -103,7 +103,7 @@
     if (view.sort !== "rank" || view.dir !== "asc") { parts.set("sort", view.sort); parts.set("dir", view.dir); }
     if (search.value.trim()) parts.set("q", search.value.trim());
     if (status.value) parts.set("status", status.value);
-    if (pulls.value) parts.set("pulls", pulls.value);
+    if (pulls.value) parts.set("pushes", pulls.value);
     if (least.value !== "1") parts.set("least", least.value);
     for (const row of rows) if (row.classList.contains("open")) parts.append("open", row.dataset.text);
     const wanted = parts.toString();
@@ -120,7 +120,7 @@
     search.value = parts.get("q") || "";
     status.value = parts.get("status") || "";
     if (status.selectedIndex < 0) status.value = "";
-    pulls.value = parts.get("pulls") || "";
+    pulls.value = parts.get("pushes") || "";
     if (pulls.selectedIndex < 0) pulls.value = "";
     least.value = parts.get("least") || "1";
     if (least.selectedIndex < 0) least.value = "1";

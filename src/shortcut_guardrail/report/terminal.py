@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ..audit import Estimate, Metric, common_metrics
 from ..data import counted
-from ..display import Screen, asked_for, cut, interval, number, p_value, percent, some
+from ..display import Screen, asked_for, cut, interval, number, p_value, percent
 from ..metrics import fold_groups
 from ..text import visible_name
 from .defaults import defaults_said
@@ -50,7 +50,7 @@ def cut_note(n: int) -> str:
 
 def print_audit(document: Mapping[str, Any]) -> None:
     """The corpus ranking and MSTPS of what an `audit.json` holds."""
-    heads = ("", "candidate", "texts", "flip\nrate", "95 %", "added", "contra-\ndicted", "q-value", "pulls to")
+    heads = ("", "candidate", "texts", "flip\nrate", "95 %", "added", "over-\nrides", "q-value", "pushes\ntowards")
     candidates = new_table(*heads, texts=(0, 1, 8))
     candidates.collapse_padding = True
     for candidate in document["candidates"][:SHOWN_CANDIDATES]:
@@ -58,22 +58,20 @@ def print_audit(document: Mapping[str, Any]) -> None:
     console = Screen()
     console.print(candidates)
     if document["cards"]:
-        cards = new_table(
-            "", "card", "texts", "answers\nchanged", "share\nof all", "added", "pulls to", texts=(0, 1, 6)
-        )
+        heads = ("", "word group", "texts", "predictions\nchanged", "share\nof all", "added", "pushes\ntowards")
+        cards = new_table(*heads, texts=(0, 1, 6))
         cards.collapse_padding = True
         for card in document["cards"][:SHOWN_CARDS]:
             sign, numbers = _SIGNS.get(card["evidence"]["status"], ""), (str(card["texts"]), str(card["changes"]))
-            words, pulls_to = words_of(card["words"], 36), Text(visible_name(card["pulls_to"]))
-            added = added_rate_of_card(card, document)
-            cards.add_row(sign, words, *numbers, percent(card["share"]), added, pulls_to)
+            class_, added = Text(visible_name(card["pushes_towards"])), added_rate_of_card(card, document)
+            cards.add_row(sign, words_of(card["words"], 32), *numbers, percent(card["share"]), added, class_)
         console.print(cards)
     for line in _audit_summary(document):
         console.print(line)
 
 
 def words_of(words: Sequence[str], width: int = 30) -> Text:
-    """As many of a card's words as fit into a width, the first of them whatever its length, and how many more."""
+    """As many of a word group's words as fit into a width, at least the first, and how many more there are."""
     names = [visible_name(word) for word in words]
     for n in range(len(names), 0, -1):
         shown = ", ".join(names[:n]) + (f" +{len(names) - n}" if n < len(names) else "")
@@ -92,9 +90,9 @@ def _audit_row(candidate: Mapping[str, Any]) -> tuple[str, ...]:
         number(candidate["flip_rate"]),
         "-" if low is None else f"{low:.2f}-{high:.2f}",
         added_rate(candidate),
-        number(candidate["contradiction_rate"]),
+        number(candidate["override_rate"]),
         "-" if candidate["p_value"] is None else p_value(candidate["q_value"]),
-        visible_name(candidate["pulls_to"] or "-"),
+        visible_name(candidate["pushes_towards"] or "-"),
     )
 
 
@@ -106,12 +104,12 @@ def _sign(candidate: Mapping[str, Any]) -> str:
 
 
 def in_company(candidate: Mapping[str, Any]) -> bool:
-    """Whether it is undecided alone but goes with others: takes turns with what is flagged, or is one of a set."""
-    return bool(candidate["takes_turns"] or candidate["collective"])
+    """Whether it is undecided alone, but is an alternative wording of what is flagged, or one of a set."""
+    return bool(candidate["alternative_wording"] or candidate["collective"])
 
 
 def open_questions(candidates: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """What is undecided, first that of which nothing more is known."""
+    """Undecided candidates, those first of which nothing more is known."""
     return sorted((c for c in candidates if c["status"] == "undecided"), key=in_company)
 
 
@@ -121,7 +119,8 @@ def _audit_summary(document: Mapping[str, Any]) -> list[str]:
     has_cards = bool(document["cards"])
     return [
         f"{counted(document['n'], 'text')}, {counted(document['n_candidates'], 'candidate')}, "
-        f"{document['n_tested']} of them tested; MSTPS {number(document['mstps'])}.{cut_note(document['n_truncated'])}",
+        f"{document['n_tested']} of them tested. MSTPS "
+        f"{number(document['mstps'])}.{cut_note(document['n_truncated'])}",
         *spent(document),
         _audit_outcome(document),
         *_would_take(document),
@@ -130,10 +129,11 @@ def _audit_summary(document: Mapping[str, Any]) -> list[str]:
         *insertions_said(document),
         *erasures_tried(document),
         *document["notes"],
-        "Flip rate: how often masking it changes the answer; added: how often adding it to texts of other classes "
-        "changes theirs to its class; contradicted: how often the rest is confidently given another answer.",
-        *(["A card: words that pull to one answer, and how many answers change with all of them masked."] * has_cards),
-        "A candidate is a question to you, not a verdict.",
+        "Flip rate: how often masking a word changes the prediction. Added: how often adding it to texts of other "
+        "classes changes their prediction to its class. Overrides: how often the model confidently predicts another "
+        "class from the rest of the text.",
+        *(["Word group: related words that push towards one class. All of them are masked at once."] * has_cards),
+        "Only you know which of these words should influence the prediction.",
     ]
 
 
@@ -150,11 +150,12 @@ def erasures_tried(document: Mapping[str, Any]) -> list[str]:
         return []
     ways = (("mask", "the mask token"), ("cut", "leaving it out"), ("replace", "another word of the text"))
     shown = [
-        f"{said} changes {tried[way]} ({percent(tried[way] / tried['n'], 0)})"
+        f"{said} changes {tried[way]} predictions ({percent(tried[way] / tried['n'], 0)})"
         for way, said in ways
         if tried.get(way) is not None
     ]
-    return [f"Of {counted(tried['n'], 'prediction')}, in place of a word that hardly matters, {', '.join(shown)}."]
+    how = f"erasing one unimportant word from {counted(tried['n'], 'text')}"
+    return [f"What erasing does by itself, {how}: {', '.join(shown)}."]
 
 
 def _audit_outcome(document: Mapping[str, Any]) -> str:
@@ -164,15 +165,16 @@ def _audit_outcome(document: Mapping[str, Any]) -> str:
     if not n_undecided:
         return f"{found} at a false-discovery rate of {document['fdr']:.0%}, 0 undecided."
     has_labels = any(candidate["labelled"] for candidate in document["candidates"])
-    advice = "see what labels say" if has_labels else "labels would tell (--label-column), or more texts"
+    advice = "see what the labels say below" if has_labels else "labels (--label-column) or more texts can settle this"
     signs = "? or +" if any(in_company(candidate) for candidate in document["candidates"]) else "?"
-    return f"{found}, {n_undecided} undecided ({signs}): {advice}.{company_note(document, sign=' (+)')}"
+    undecided = f"{n_undecided} undecided ({signs}): too little data for the test, {advice}."
+    return f"{found}, {undecided}{company_note(document, sign=' (+)')}"
 
 
 _TAKEN = {
-    "takes turns": "takes turns with what is flagged",
-    "set": "overrides its texts together with others",
-    "alike": "alike to what is flagged",
+    "alternative wording": "an alternative wording of what is flagged",
+    "set": "overrides its texts together with other words",
+    "similar": "similar to what is flagged",
 }
 
 
@@ -183,18 +185,18 @@ def _would_take(document: Mapping[str, Any]) -> list[str]:
         return []
     if not taken:
         return [
-            "`fit --audit` would take nothing: decide about cards with `review` or `flips`, or name what should not "
-            "count with `fit --shortcut WORD`."
+            "`fit --audit` would remove reliance on nothing. Decide about word groups with `review` or `questions`, "
+            "or name a shortcut with `fit --shortcut WORD`."
         ]
-    said = [f"{visible_name(item['text'])} ({_why_taken(item, document)})" for item in taken[:EXPLAINED_WORDS]]
+    said = [f"“{visible_name(item['text'])}” ({_why_taken(item, document)})" for item in taken[:EXPLAINED_WORDS]]
     more = f" and {len(taken) - len(said)} more" if len(taken) > len(said) else ""
     names = {item["text"] for item in taken}
     also = [
-        f"Deciding the card of {visible_name(words[0])} also takes: {some([*map(visible_name, left)])}."
+        f"A decision about the word group of “{visible_name(words[0])}” would add {first_names(left, len(left))}."
         for words in (card["words"] for card in document["cards"])
-        if (left := [word for word in words if word not in names]) and len(left) < len(words)
+        if (left := [visible_name(word) for word in words if word not in names]) and len(left) < len(words)
     ]
-    return [f"`fit --audit` would take: {', '.join(said)}{more}.", *also]
+    return [f"`fit --audit` would remove reliance on {', '.join(said)}{more}.", *also]
 
 
 def _why_taken(item: Mapping[str, Any], document: Mapping[str, Any]) -> str:
@@ -203,25 +205,21 @@ def _why_taken(item: Mapping[str, Any], document: Mapping[str, Any]) -> str:
         return _TAKEN.get(reason, reason)
     # A phrase that the audit has not ranked was counted in distinct texts.
     n = document["n_distinct"] if item["q_value"] is None else document["n"]
-    return f"dominant: decides most of its texts, {percent(item['count'] / n, 0)} of all, against what their rest says"
+    return f"dominant: overrides most of its texts, which are {percent(item['count'] / n, 0)} of all"
 
 
 def company_note(document: Mapping[str, Any], *, sign: str = "") -> str:
     """What is shown of several undecided candidates together, after a space; nothing where nothing is."""
-    turns, together = (
+    wordings, together = (
         [visible_name(candidate["text"]) for candidate in document["candidates"] if candidate[kind]]
-        for kind in ("takes_turns", "collective")
+        for kind in ("alternative_wording", "collective")
     )
     p = p_value(document["set_p_value"])
     kinds = {
-        f"take{'s' if len(turns) == 1 else ''} turns with what is flagged": turns,
-        f"override the rest of their texts together (p {p})": together,
+        "Alternative wordings of what is flagged": wordings,
+        f"Overriding the rest of their texts together (p {p})": together,
     }
-    return "".join(
-        f" {len(names)} of them{sign} {what}, as the words of one shortcut do: {first_names(names, len(names))}."
-        for what, names in kinds.items()
-        if names
-    )
+    return "".join(f" {what}{sign}: {first_names(names, len(names))}." for what, names in kinds.items() if names)
 
 
 def first_names(names: Sequence[str], n: int) -> str:
@@ -230,14 +228,14 @@ def first_names(names: Sequence[str], n: int) -> str:
 
 
 def doubt(candidate: Mapping[str, Any]) -> str:
-    """Why a candidate is undecided, and what labels say of its flips where there are any: a sentence or two."""
+    """Why a candidate is undecided, and what labels say of its prediction changes: a sentence or two."""
     found = candidate["labelled"]
     if not found:
         return f"{candidate['reason']}."
     p = "" if found["p_value"] is None else f" (McNemar's p: {p_value(found['p_value'])})"
     return (
-        f"{candidate['reason']}. With labels: masking it puts {found['flips_to_right']} answers right and "
-        f"{found['flips_to_wrong']} wrong{p}."
+        f"{candidate['reason']}. By the labels, masking it fixes {found['flips_to_right']} predictions and breaks "
+        f"{found['flips_to_wrong']}{p}."
     )
 
 
@@ -271,7 +269,7 @@ def _change_cells(old: Estimate | None, new: Estimate | None, *, count: bool = F
 
 
 def print_repair(repaired: Repair) -> None:
-    """What was neutralised, what training did, and how the strength was chosen."""
+    """Which words lose their influence, what training did, and how the strength was chosen."""
     from ..mitigation import uses_shortcuts
 
     if uses_shortcuts(repaired.fitted.config):
@@ -282,45 +280,45 @@ def print_repair(repaired: Repair) -> None:
             console.print(f"\n{result}")
     if choice.unlabelled is not None:
         console.print(
-            "\nDivergence: the mean Kullback-Leibler divergence, in nats, from the base's answers without the "
-            "shortcuts. Whether these are better answers, labels would tell."
+            "\nDivergence: mean Kullback-Leibler divergence, in nats, from the original model's predictions without "
+            "the shortcut words. Only labels can show whether those predictions are better."
         )
     for one in () if repaired.changes is None else repaired.changes.examples:
         names = " -> ".join(cut(visible_name(name), 20) for name in (one.before, one.after))
         text = visible_name((one.text if isinstance(one.text, str) else " | ".join(one.text))[: 4 * console.width])
         console.print(f"  {cut(text, console.width - 5 - cell_len(names))}  {names}")
     if choice.strength == 0:
-        console.print("At strength 0 the guarded model answers exactly as the base model does.")
+        console.print("At strength 0 the repaired model predicts exactly what the original model predicts.")
 
 
 def print_shortcuts(shortcuts: Shortcuts) -> None:
-    """What is neutralised, what was weighed and left alone, and why."""
+    """Words whose influence is removed, words that were considered and left alone, and why."""
     console = Screen()
-    table = new_table("word or phrase", "neutralised", "why", "texts", "flip\nrate", "mended", "broken")
+    table = new_table("word or phrase", "reliance", "why", "texts", "flip\nrate", "fixed", "broken")
     for item in shortcuts.items:
         table.add_row(
             Text(visible_name(item.text)),
-            "yes" if item.neutralised else "no",
+            "removed" if item.reliance_removed else "kept",
             _WHY[item.reason or item.verdict],
             "-" if item.count is None else str(item.count),
             number(item.flip_rate),
-            str(item.mended) if item.n_support else "-",
+            str(item.fixed) if item.n_support else "-",
             str(item.broken) if item.n_support else "-",
         )
     console.print(table)
     if shortcuts.items:
         console.print(
-            "Flip rate: how often masking it changes the answer. Mended, broken: labelled answers that masking it puts "
-            "right, or wrong. Add a word with --shortcut, spare one with --keep."
+            "Flip rate: how often masking the word changes the prediction. Fixed, broken: labelled texts whose "
+            "prediction masking makes right, or wrong. Add a word with --shortcut, exempt one with --keep."
         )
-    many_answers = [item for item in shortcuts.items if item.reason == "many answers"]
-    if many_answers:
+    many = [item for item in shortcuts.items if item.reason == "many predictions"]
+    if many:
         console.print(
-            "Many answers: they hang on it, and no test says whether they should. Name it with --shortcut if the task "
-            "is not about it, spare it with --keep if it is."
+            "Many predictions: they depend on this word, and no test can say whether they should. Name it with "
+            "--shortcut if the task is not about it. Exempt it with --keep if it is."
         )
-    if many_answers and all(item.listed for item in many_answers):
-        console.print("--take-influential takes all of these, and with --support those that mend more than they break.")
+    if many and all(item.listed for item in many):
+        console.print("--take-influential takes all of these, and with --support those that fix more than they break.")
     if not shortcuts.words:
         console.print("Nothing is taken for a shortcut. Name what you know with --shortcut.")
 
@@ -329,24 +327,24 @@ _WHY = {
     "named": "you said so",
     "kept": "you said so",
     "flagged": "audit",
-    "takes turns": "audit: takes turns",
+    "alternative wording": "audit: wording",
     "set": "audit: together",
-    "alike": "audit: alike",
+    "similar": "audit: similar",
     "dominant": "audit: dominant",
-    "many answers": "many answers",
+    "many predictions": "many predictions",
     "weak evidence": "weak evidence",
     "not alone": "not alone",
     "confirmed": "labels",
     "cleared": "labels",
-    "flips": "judged flips",
-    "second opinion": "second opinion",
+    "answers": "answers",
+    "second model": "second model",
 }
 
 
 def print_certificate(certificate: Certificate) -> None:
     """What was certified at each strength, and in one sentence."""
     console = Screen()
-    table = new_table("strength", "differing", "labelled", "gained", "lost", "loss at\nmost", "gain at\nleast", "")
+    table = new_table("strength", "differ", "labelled", "gained", "lost", "loss at\nmost", "gain at\nleast", "")
     table.collapse_padding = True
     for point in certificate.points:
         table.add_row(
@@ -370,7 +368,7 @@ METRIC_ROWS = (
     ("majority-class accuracy", "majority_accuracy"),
     ("worst-group accuracy", "worst_group_accuracy"),
     ("MSTPS", "mstps"),
-    ("MSTPS, tokens of the base", "mstps_base_tokens"),
+    ("MSTPS, original tokens", "mstps_base_tokens"),
 )
 
 

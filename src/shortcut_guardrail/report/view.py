@@ -55,7 +55,9 @@ def audit_view(document: Document, *, redact: bool, decided: Mapping[str, str]) 
             (label, count, _percent(count / document["n"] if document["n"] else None))
             for label, count in document["predicted"].items()
         ],
-        "pulls": sorted({candidate["pulls_to"] for candidate in listed if candidate["pulls_to"] is not None}),
+        "pushes": sorted(
+            {candidate["pushes_towards"] for candidate in listed if candidate["pushes_towards"] is not None}
+        ),
         "texts": list(_texts(listed)),
         "agreement": histogram(agreement["histogram"], low=-1, high=1, mean=agreement["mean"]),
         # An audit of phrases is one of words, some of which are also masked together.
@@ -87,7 +89,7 @@ def _candidate(rank: int, candidate: Document, redact: bool) -> Document:
         "added": added_rate(candidate),
         "added_rate": (candidate.get("insertion") or {}).get("flip_rate"),
         "mean_change": _rate(candidate["mean_change"], intervals["mean_change"], signed=True),
-        "contradiction_rate": _rate(candidate["contradiction_rate"], intervals["contradiction_rate"]),
+        "override_rate": _rate(candidate["override_rate"], intervals["override_rate"]),
         "opposed_rate": _rate(candidate["opposed_rate"]),
         "expected_rate": _rate(candidate["expected_rate"]),
         "relative_effect": _rate(candidate["relative_effect"]),
@@ -113,8 +115,8 @@ def _card(card: Document, decided: str, document: Document) -> Document:
 
 def _badge(candidate: Document) -> str:
     """What is said of it beside its name; nothing of most."""
-    if candidate["takes_turns"]:
-        return "takes turns"
+    if candidate["alternative_wording"]:
+        return "alternative wording"
     if candidate["collective"]:
         return "together"
     return "" if candidate["status"] == "not_flagged" else str(candidate["status"])

@@ -11,7 +11,7 @@ from ..decisions import LEAST_FLIPS, Decision
 from ..display import some
 from ..text import visible_name
 
-DONE = {"keep": "kept", "neutralise": "neutralised", "not_alone": "not alone", "unsure": "not sure"}
+DONE = {"keep": "kept", "remove_reliance": "neutralised", "not_alone": "not alone", "unsure": "not sure"}
 
 
 class Effect(TypedDict):
@@ -30,7 +30,7 @@ def effects_of(card: Card, taken: Sequence[str]) -> dict[str, Effect]:
     """
     moves = (f"{one.texts} from {visible_name(one.before)} to {visible_name(one.after)}" for one in card.moved)
     which = f": {', '.join(moves)}" if card.moved else ""
-    also, answers, kept, done = "", counted(card.changes, "answer"), DONE["keep"], DONE["neutralise"]
+    also, answers, kept, done = "", counted(card.changes, "answer"), DONE["keep"], DONE["remove_reliance"]
     if not taken:
         how, changes, n, short = "left as it is", "none", 0, "nothing changes"
     elif len(taken) == len(card.words):
@@ -42,7 +42,7 @@ def effects_of(card: Card, taken: Sequence[str]) -> dict[str, Effect]:
     how = f"the audit decides: {how}"
     return {
         "keep": Effect(how=kept, changes="none", n=0, line=f"{kept}. Nothing changes."),
-        "neutralise": Effect(
+        "remove_reliance": Effect(
             how=done, changes=f"{answers}{which}", n=card.changes, line=f"{done}. {answers} would change{which}.{also}"
         ),
         "not_alone": Effect(
@@ -63,14 +63,14 @@ def follows(effects: dict[str, Effect], said: str, one: Decision, *, flips: int,
     decision, source = one.decision or "unsure", one.source
     effect = effects[decision]
     texts, done, unsure = "", DONE[said], DONE["unsure"]
-    if source == "flips" and one.outcome is not None:
-        texts = f" (texts: {one.outcome}, {one.mended} mended, {one.broken} broken of {one.asked})"
+    if source == "answers" and one.outcome is not None:
+        texts = f" (texts: {one.outcome}, {one.fixed} fixed, {one.broken} broken of {one.asked})"
     how, line = effect["how"] + texts, effect["line"]
     if decision != "unsure" and said == "unsure":
-        who = {"flips": "the texts decide", "machine": "the second opinion decides"}.get(
+        who = {"answers": "the texts decide", "machine": "the second model decides"}.get(
             source or "", "somebody else decides"
         )
-        how += " (by the second opinion)" * (source == "machine")
+        how += " (by the second model)" * (source == "machine")
         line = f"{done}; {who}: {line}" + " You are asked about texts, after the cards." * asked
     elif decision == "unsure" and said != "unsure":
         how = effect["how"].replace(unsure, "people differ", 1)

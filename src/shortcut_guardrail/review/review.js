@@ -5,10 +5,10 @@
   const root = document.getElementById("review");
   if (!root) return;
   const WORDS = {
-    keep: "Yes, keep", neutralise: "No, neutralise", unsure: "Not sure", not_alone: "Not alone",
+    keep: "Yes, keep", remove_reliance: "No, neutralise", unsure: "Not sure", not_alone: "Not alone",
   };
-  const DONE = { keep: "kept", neutralise: "neutralised", unsure: "not sure", not_alone: "not alone" };
-  const CARD_KEYS = { 1: "keep", 2: "neutralise", 3: "unsure", 4: "not_alone", k: "keep", n: "neutralise", s: "unsure", a: "not_alone" };
+  const DONE = { keep: "kept", remove_reliance: "neutralised", unsure: "not sure", not_alone: "not alone" };
+  const CARD_KEYS = { 1: "keep", 2: "remove_reliance", 3: "unsure", 4: "not_alone", k: "keep", n: "remove_reliance", s: "unsure", a: "not_alone" };
   const TEXT_KEYS = { a: "a", b: "b", n: "neither", u: "unclear", 1: "a", 2: "b", 3: "neither", 4: "unclear" };
   let deck, state, backend, at = null, busy = false;
 
@@ -86,8 +86,8 @@
     function decided(card) {
       const event = latest()[card.id];
       return event && {
-        id: card.id, words: card.words, pulls_to: card.pulls_to, decision: event.decision, source: "person",
-        asked: 0, mended: 0, broken: 0, neither: 0, unclear: 0, text_hashes: [], waiting: 0,
+        id: card.id, words: card.words, pushes_towards: card.pushes_towards, decision: event.decision, source: "person",
+        asked: 0, fixed: 0, broken: 0, neither: 0, unclear: 0, text_hashes: [], waiting: 0,
         reviews: [{ by: event.by, at: event.at, decision: event.decision }],
       };
     }
@@ -142,7 +142,7 @@
     act(send, () => {
       const opinion = state.opinions[card.id];
       say(`${title(card)}: ${state.follows[card.id].line}`, total(),
-        other && other !== decision ? `Before, it was “${DONE[other]}”.` : "", opinion ? `Second opinion: ${opinion}.` : "", state.notice);
+        other && other !== decision ? `Before, it was “${DONE[other]}”.` : "", opinion ? `Second model: ${opinion}.` : "", state.notice);
       at = null;
       show();
     });
@@ -219,7 +219,7 @@
 
   function cardView(card, i) {
     const many = card.words.length > 1;
-    const facts = el("p", { class: "lead" }, `Pulls to `, el("b", {}, bdi(card.pulls_to)), `. In ${count(card.texts, "text")}; masking ${many ? "them" : "it"} changes `,
+    const facts = el("p", { class: "lead" }, `Pushes towards `, el("b", {}, bdi(card.pushes_towards)), `. In ${count(card.texts, "text")}; masking ${many ? "them" : "it"} changes `,
       el("b", {}, count(card.changes, "answer")), ` (${card.share} of all texts).`);
     const often = card.patterns.length ? el("p", {}, "Often: ", card.patterns.flatMap((one, k) => [k ? ", " : "", el("b", {}, bdi(one.text)), ` (${count(one.texts, "text")})`]), ".") : "";
     const said = state.said[card.id];
@@ -257,7 +257,7 @@
     const byId = Object.fromEntries(deck.cards.map((card) => [card.id, card]));
     const people = [...new Set(cards.flatMap((row) => Object.keys(row.people)))];
     const opinions = Object.keys(state.opinions).length > 0;
-    const heads = ["words", "decision", "answers changed", ...(people.length > 1 ? people : []), ...(opinions ? ["second opinion"] : [])];
+    const heads = ["words", "decision", "answers changed", ...(people.length > 1 ? people : []), ...(opinions ? ["second model"] : [])];
     const rows = cards.map((row) => {
       const { how, changes } = state.follows[row.id];
       const cells = [how, changes,

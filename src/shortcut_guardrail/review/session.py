@@ -1,6 +1,6 @@
 """One person's review and the file that it is kept in: every answer is on the disk before it is confirmed.
 
-The file is the `decisions.json` of `judge`; what was said stands in it under `review`, so that the next review goes on
+The file is the `decisions.json` of `decide`; what was said stands in it under `review`, so that the next review goes on
 from there. Other programs may change the file meanwhile: what they say is taken up and nothing is overwritten unread.
 Answers to texts are kept beside the audit too, where those of all reviews and files are one sequence.
 What is asked next and what follows from answers is for `decisions` to say.
@@ -122,7 +122,7 @@ class Session:
         self._written, self.answers, self.revision = content, answers, self.revision + 1
 
     def _stored(self, answers: Answers, revision: int) -> bytes:
-        """The content of `decisions.json`: what `judge` writes, and under `review` what was said, to go on from."""
+        """The content of `decisions.json`: what `decide` writes, and under `review` what was said, to go on from."""
         before = Decisions(tuple(card for card in answers.earlier.cards if card.id in self.deck.shown))
         review = vars(_Review(revision=revision, seed=self.seed)) | {
             "events": [answer.to_dict() for answer in answers.said],
@@ -175,7 +175,7 @@ class Session:
             by_people = card.by_person and (own is None or own.decision != card.decision)
             if by_people:
                 said += _said_by_file(card, identity, said)
-            named = replace(card, id=identity, words=known.words, pulls_to=known.pulls_to)
+            named = replace(card, id=identity, words=known.words, pushes_towards=known.pushes_towards)
             if new := _beyond_people(named, kept, own):
                 before[identity] = new
             if by_people or new:
@@ -196,7 +196,7 @@ class Session:
             everything = self._all(answers)
             decided = {one.id: one for one in decide(self.questions, everything, at="").cards}
             left = remaining(self.questions, everything, self.by)
-            opinions = {card.id: card.second_opinion for card in answers.earlier.cards if card.second_opinion}
+            opinions = {card.id: card.second_model for card in answers.earlier.cards if card.second_model}
             effects = {}
             for card, own in said.items():
                 n, asked = len(self.deck.flips[card]), card in left.open
@@ -257,12 +257,12 @@ def _with_review(answers: Answers, review: _Review) -> Answers:
 
 
 def _beyond_people(card: Decision, kept: Decision | None, own: Decision | None) -> Decision | None:
-    """What a file says newly of a card by judged flips or by a second opinion; `None` where that is nothing."""
-    if kept is None and (card.asked or card.second_opinion) and (own is None or not own.asked):
+    """What a file says newly of a card by judged flips or by a second model; `None` where that is nothing."""
+    if kept is None and (card.asked or card.second_model) and (own is None or not own.asked):
         return (replace(card, reviews=()) if card.by_person else card).without_people()
-    if card.second_opinion and card.second_opinion != (kept or own or card).second_opinion:
-        plain = kept or Decision(card.words, id=card.id, pulls_to=card.pulls_to)
-        return replace(plain, second_opinion=card.second_opinion).without_people()
+    if card.second_model and card.second_model != (kept or own or card).second_model:
+        plain = kept or Decision(card.words, id=card.id, pushes_towards=card.pushes_towards)
+        return replace(plain, second_model=card.second_model).without_people()
     return None
 
 

@@ -156,7 +156,7 @@ def _shown_card(
     """What a person sees of a card, JSON-ready, where so many of its flips may be asked about."""
     finder = WordFinder(card.words, kept=card.except_in)
     # What `fit` neutralises where nobody decides: words that the audit says, or else those that it found.
-    found = [c for c in document["candidates"] if c["flagged"] or c["takes_turns"] or c["collective"]]
+    found = [c for c in document["candidates"] if c["flagged"] or c["alternative_wording"] or c["collective"]]
     said = document.get("fit_would_take")
     neutralised = {spaced(item["text"]) for item in (found if said is None else said)}
     taken = [visible_name(word) for word in card.words if spaced(word) in neutralised]
@@ -164,7 +164,7 @@ def _shown_card(
         "id": card.id,
         "words": card.words,
         "names": [visible_name(word) for word in card.words[:MOST_NAMES]],
-        "pulls_to": card.pulls_to,
+        "pushes_towards": card.pushes_towards,
         "texts": card.texts,
         "changes": card.changes,
         "share": percent(card.share),
@@ -189,13 +189,13 @@ def _evidence(card: Card, document: Document, asked: int) -> Iterator[str]:
     if evidence.relative_effect == evidence.relative_effect:  # NaN where every text holds one of the words
         words, whose = ("words", "their") if len(card.words) > 1 else ("word", "its")
         yield (
-            f"Without the {words}, {whose} texts look less “{visible_name(card.pulls_to)}” than other texts do, in "
-            f"{percent(evidence.relative_effect, 0)} of comparisons (50% would be chance)."
+            f"Without the {words}, {whose} texts look less “{visible_name(card.pushes_towards)}” than other texts do, "
+            f"in {percent(evidence.relative_effect, 0)} of comparisons (50% would be chance)."
         )
     labelled = next((c["labelled"] for c in document["candidates"] if c["text"] == card.words[0]), None)
     if labelled:
         yield (
-            f"By the labels at hand, masking “{visible_name(card.words[0])}” mends {labelled['flips_to_right']} "
+            f"By the labels at hand, masking “{visible_name(card.words[0])}” fixes {labelled['flips_to_right']} "
             f"answers and breaks {labelled['flips_to_wrong']}."
         )
     if card.changes < LEAST_FLIPS:

@@ -24,7 +24,7 @@ def model_card(record: GuardrailRecord) -> str:
         strategy=strategy,
         training=record.training,
         config=record.config,
-        by_opinion=[item for item in record.shortcuts if item.reason == "second opinion"],
+        by_opinion=[item for item in record.shortcuts if item.reason == "second model"],
         certificate=certificate,
         calibration=calibration,
         labels_said=what_labels_said(calibration) if calibration else "",

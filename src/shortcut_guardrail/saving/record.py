@@ -102,7 +102,7 @@ class GuardrailRecord:
     @property
     def words(self) -> tuple[str, ...]:
         """The words and phrases that are neutralised."""
-        return tuple(item.text for item in self.shortcuts if item.neutralised)
+        return tuple(item.text for item in self.shortcuts if item.reliance_removed)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""

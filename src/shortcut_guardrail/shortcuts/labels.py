@@ -1,6 +1,6 @@
 """What a few labelled texts say of candidates: the base answers each text that holds one with and without it.
 
-Masking a shortcut mends answers and raises the right class's probability; masking a genuine word breaks them.
+Masking a shortcut fixes answers and raises the right class's probability; masking a legitimate word breaks them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class Paired:
     """What the n labelled texts that hold a candidate say of it.
 
     Attributes:
-        mended: Texts that the base answers wrongly, and rightly with it masked.
+        fixed: Texts that the base answers wrongly, and rightly with it masked.
         broken: The other way round.
         changes: P(right class) with it masked minus without, shape (n,), each in [-1, 1].
     """
 
     n: int
-    mended: int
+    fixed: int
     broken: int
     changes: Array
 
@@ -57,8 +57,8 @@ def paired_evidence(
         right, before = labels[rows], probs[rows]
         was, is_ = (answers.argmax(axis=1) == right for answers in (before, after))
         at = np.arange(len(rows)), right
-        mended, broken = int((is_ & ~was).sum()), int((was & ~is_).sum())
-        found.append(Paired(len(rows), mended, broken, after[at] - before[at]))
+        fixed, broken = int((is_ & ~was).sum()), int((was & ~is_).sum())
+        found.append(Paired(len(rows), fixed, broken, after[at] - before[at]))
     return found
 
 
@@ -67,15 +67,15 @@ def weigh(items: list[Shortcut], evidence: list[Paired], config: ShortcutConfig)
 
     Candidates that neither the audit nor it names are left out, but for those that are listed.
     """
-    worse = [mcnemar_greater(found.broken, found.mended) for found in evidence]
+    worse = [mcnemar_greater(found.broken, found.fixed) for found in evidence]
     open_ = [i for i, item in enumerate(items[: config.max_considered]) if not item.evident]
     better = {i: sign_flip_test(evidence[i].changes) for i in open_}
     rejected = holm([better[i] for i in open_], [items[i].answers_held for i in open_], config.confirm_level)
-    confirmed = {open_[j] for j in rejected if evidence[open_[j]].mended > evidence[open_[j]].broken}
+    confirmed = {open_[j] for j in rejected if evidence[open_[j]].fixed > evidence[open_[j]].broken}
     weighed = []
     for i, (item, found) in enumerate(zip(items, evidence, strict=True)):
-        seen = replace(item, n_support=found.n, mended=found.mended, broken=found.broken)
-        many_answers = item.reason == "many answers"
+        seen = replace(item, n_support=found.n, fixed=found.fixed, broken=found.broken)
+        many_answers = item.reason == "many predictions"
         if i in confirmed:
             weighed.append(replace(seen, verdict="confirmed", reason=None, p_value=better[i]))
         elif (item.evident or many_answers) and worse[i] <= config.clear_level:
@@ -83,6 +83,6 @@ def weigh(items: list[Shortcut], evidence: list[Paired], config: ShortcutConfig)
         elif item.evident:
             weighed.append(replace(seen, p_value=worse[i] if found.n else None))
         elif many_answers:
-            mends = item.verdict == "found" and found.mended > found.broken
-            weighed.append(replace(seen, verdict="found" if mends else "cleared"))
+            fixes = item.verdict == "found" and found.fixed > found.broken
+            weighed.append(replace(seen, verdict="found" if fixes else "cleared"))
     return weighed

@@ -1,4 +1,4 @@
-"""What to neutralise: words and phrases, each with the verdict on it and its evidence, and what people say of them."""
+"""Which words a repair removes reliance on: words and phrases, each with its verdict, evidence and what people say."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from ..config import ShortcutConfig
-from ..data import Count, Share, Word
+from ..data import Count, Share, Word, counted
 from ..decisions import Decision, Decisions
 from ..display import MOST_ROWS, Shown, Summary
 from ..errors import ConfigError
@@ -15,16 +15,16 @@ from ..text import WordFinder, content_spans, parts_of, spaced, unit_key
 
 Verdict = Literal["named", "kept", "found", "confirmed", "cleared"]
 Reason = Literal[
-    "flagged", "takes turns", "set", "alike", "dominant", "many answers", "flips", "second opinion", "weak evidence",
-    "not alone",
+    "flagged", "alternative wording", "set", "similar", "dominant", "many predictions", "answers", "second model",
+    "weak evidence", "not alone",
 ]  # fmt: skip
 
 REASONS: dict[Verdict, tuple[Reason | None, ...]] = {
     "named": (None, "not alone"),
     "kept": (None,),
-    "found": ("flagged", "takes turns", "set", "alike", "dominant", "many answers"),
-    "confirmed": (None, "flips", "second opinion"),
-    "cleared": (None, "flips", "many answers", "weak evidence"),
+    "found": ("flagged", "alternative wording", "set", "similar", "dominant", "many predictions"),
+    "confirmed": (None, "answers", "second model"),
+    "cleared": (None, "answers", "many predictions", "weak evidence"),
 }
 """The reasons that each verdict may have; `None` where it needs none."""
 
@@ -39,19 +39,19 @@ class Shortcut:
     Attributes:
         text: Its characters, lower case.
         verdict: `named` or `kept` by a person; `found` in unlabelled texts; `confirmed` by the support set, by judged
-            flips or by a second opinion; `cleared` by labels or flips, or because nothing speaks against it. What is
+            flips or by a second model; `cleared` by labels or flips, or because nothing speaks against it. What is
             named, found or confirmed is neutralised.
         reason: Why it was found. `flagged`: by the audit. `takes turns`: with flagged ones. `set`: it overrides its
             texts together with others. `alike`: so it does, and is alike to flagged ones. `dominant`: in the corpus.
-            `many answers`: many predictions depend on it; a cleared one with this reason is listed for a person to
-            look at. `flips`: the judged flips of its card confirmed or cleared it. `second opinion`: other models did.
+            `many predictions`: many predictions depend on it; a cleared one with this reason is listed for a person to
+            look at. `answers`: the judged flips of its card confirmed or cleared it. `second model`: other models did.
             `weak evidence`: it is one of many that were found, by an erasure that changes much by itself. `not alone`:
             a person says that it may count together with the rest of a text, and must not decide alone.
         count: Texts of the audit in which it is important; `None` where it was not audited.
-        flip_rate: See `Candidate`, as for `pulls_to` and `q_value`.
-        n_support: Texts of the support set that hold it; for the reasons `flips` and `second opinion` the judged flips
+        flip_rate: See `Candidate`, as for `pushes_towards` and `q_value`.
+        n_support: Texts of the support set that hold it; for the reasons `answers` and `second model` the judged flips
             of its card.
-        mended: Of those, texts that the base answers wrongly, and rightly with it masked.
+        fixed: Of those, texts that the base answers wrongly, and rightly with it masked.
         broken: The other way round.
         p_value: Of the test that the verdict rests on: that masking it raises the right class's probability, where it
             is confirmed, else that masking it breaks answers; `None` where the support set had no say.
@@ -62,10 +62,10 @@ class Shortcut:
     reason: Reason | None = None
     count: Count | None = None
     flip_rate: Share | None = None
-    pulls_to: str | None = None
+    pushes_towards: str | None = None
     q_value: Share | None = None
     n_support: Count = 0
-    mended: Count = 0
+    fixed: Count = 0
     broken: Count = 0
     p_value: Share | None = None
 
@@ -74,19 +74,19 @@ class Shortcut:
             raise ConfigError(f"{self.text!r} cannot be {self.verdict!r} with the reason {self.reason!r}.")
 
     @property
-    def neutralised(self) -> bool:
+    def reliance_removed(self) -> bool:
         """Whether it is taken for a shortcut."""
         return self.verdict in NEUTRALISED
 
     @property
     def evident(self) -> bool:
         """Whether the evidence of unlabelled texts speaks for it; that many answers hang on it is none."""
-        return self.verdict == "found" and self.reason != "many answers"
+        return self.verdict == "found" and self.reason != "many predictions"
 
     @property
     def listed(self) -> bool:
         """Whether many answers hang on it and nothing tells whether they should."""
-        return self.verdict == "cleared" and self.reason == "many answers"
+        return self.verdict == "cleared" and self.reason == "many predictions"
 
     @property
     def answers_held(self) -> float:
@@ -110,7 +110,7 @@ class Shortcuts(Shown):
     @property
     def words(self) -> tuple[str, ...]:
         """The words and phrases that are neutralised."""
-        return tuple(item.text for item in self.items if item.neutralised)
+        return tuple(item.text for item in self.items if item.reliance_removed)
 
     @property
     def listed(self) -> tuple[str, ...]:
@@ -142,12 +142,12 @@ class Shortcuts(Shown):
         shown = self.items[:MOST_ROWS]
         labels = any(item.n_support for item in shown)
         return Summary(
-            f"Shortcuts: {len(self.words):,} neutralised of {len(self.items):,} weighed",
-            columns=("word", "verdict", "reason", ">texts", ">flip rate", "pulls to")
-            + ((">mended", ">broken") if labels else ()),
+            f"Shortcuts: {len(self.words):,} of {counted(len(self.items), 'word')} considered",
+            columns=("word", "verdict", "reason", ">texts", ">flip rate", "pushes towards")
+            + ((">fixed", ">broken") if labels else ()),
             rows=[
-                (item.text, item.verdict, item.reason, item.count, item.flip_rate, item.pulls_to)
-                + ((item.mended, item.broken) if labels else ())
+                (item.text, item.verdict, item.reason, item.count, item.flip_rate, item.pushes_towards)
+                + ((item.fixed, item.broken) if labels else ())
                 for item in shown
             ],
             more=len(self.items) - len(shown),
@@ -179,19 +179,19 @@ def with_said(shortcuts: Shortcuts, config: ShortcutConfig) -> Shortcuts:
 def with_decisions(shortcuts: Shortcuts, decisions: Decisions, *, same_data: bool = True) -> Shortcuts:
     """What was decided about cards, over the evidence of unlabelled texts and of a support set.
 
-    A person's decision comes before what the judged flips say, and these before a second opinion. `unsure`, and a card
+    A person's decision comes before what the judged flips say, and these before a second model. `unsure`, and a card
     that is left open, change nothing.
 
     Args:
         decisions: On cards; every word of a card gets the card's decision.
-        same_data: Whether the flips are of these texts; of other ones "genuine" says nothing.
+        same_data: Whether the flips are of these texts; of other ones "legitimate" says nothing.
     """
     said: dict[str, Shortcut] = {}
-    for card in sorted(decisions.cards, key=lambda card: (card.by_person, card.source == "flips")):
+    for card in sorted(decisions.cards, key=lambda card: (card.by_person, card.source == "answers")):
         verdict = _decided(card, same_data)
         if verdict is not None:
             said |= {spaced(word): _of_card(word, card, verdict) for word in card.words}
-    fields = ("verdict", "reason", "n_support", "mended", "broken", "p_value")
+    fields = ("verdict", "reason", "n_support", "fixed", "broken", "p_value")
     rows = tuple(sorted({*shortcuts.rows, *decisions.text_hashes}))
     return Shortcuts(_overruled(shortcuts.items, said, fields), rows)
 
@@ -205,36 +205,36 @@ def _overruled(items: Iterable[Shortcut], said: Mapping[str, Shortcut], fields: 
         left.pop(spaced(item.text), None)
         if one := said.get(spaced(item.text)):
             item = replace(item, **{name: getattr(one, name) for name in fields})
-        elif item.neutralised and item.reason not in ("flips", "second opinion") and _holds_kept(item.text, kept):
+        elif item.reliance_removed and item.reason not in ("answers", "second model") and _holds_kept(item.text, kept):
             item = replace(item, verdict="kept", reason=None)
         judged.append(item)
-    return tuple(sorted([*judged, *left.values()], key=lambda item: not item.neutralised))
+    return tuple(sorted([*judged, *left.values()], key=lambda item: not item.reliance_removed))
 
 
 def _decided(card: Decision, same_data: bool) -> tuple[Verdict, Reason | None] | None:
     if card.by_person:
         by_person: dict[str | None, tuple[Verdict, Reason | None]] = {
-            "neutralise": ("named", None),
+            "remove_reliance": ("named", None),
             "keep": ("kept", None),
             "not_alone": ("named", "not alone"),
         }
         return by_person.get(card.decision)
     if card.source == "machine":
-        return ("confirmed", "second opinion") if card.machine_says_shortcut else None
+        return ("confirmed", "second model") if card.machine_says_shortcut else None
     if card.outcome == "shortcut":
-        return "confirmed", "flips"
-    return ("cleared", "flips") if card.outcome == "genuine" and same_data else None
+        return "confirmed", "answers"
+    return ("cleared", "answers") if card.outcome == "legitimate" and same_data else None
 
 
 def _of_card(word: str, card: Decision, verdict: tuple[Verdict, Reason | None]) -> Shortcut:
-    counts = card.second_opinion if card.source == "machine" and card.second_opinion else card
-    mended, broken = counts.mended, counts.broken
+    counts = card.second_model if card.source == "machine" and card.second_model else card
+    fixed, broken = counts.fixed, counts.broken
     return Shortcut(
         unit_key(word),
         *verdict,
-        pulls_to=card.pulls_to,
-        n_support=mended + broken + (card.neither if counts is card else 0),
-        mended=mended,
+        pushes_towards=card.pushes_towards,
+        n_support=fixed + broken + (card.neither if counts is card else 0),
+        fixed=fixed,
         broken=broken,
     )
 

@@ -40,9 +40,9 @@ from ..text import (
     words_as_units,
 )
 from ..typing import Array, Erasure, Progress
-from .alike import LEAST_TEXTS, alike_words
 from .labels import paired_evidence, weigh
 from .named import Reason, Shortcut, Shortcuts, check_said, with_decisions, with_said
+from .similar import LEAST_TEXTS, similar_words
 
 MOST_DOUBTED = 5
 """So many words are taken although erasing changes much by itself. Where there are more, somebody has to decide."""
@@ -85,7 +85,7 @@ def find_shortcuts(
     items = ranked_shortcuts(classifier, encoded, config, report, progress)
     taken = sum(item.evident for item in items)
     considered = max(taken, 0 if support is None else config.max_considered)
-    items = [item for i, item in enumerate(items) if i < considered or item.reason == "many answers"]
+    items = [item for i, item in enumerate(items) if i < considered or item.reason == "many predictions"]
     if support is not None:
         items = weigh(items, paired_evidence(classifier, items, *support, report.erasure), config)
     elif report.erasures and report.erasures.weak and taken > MOST_DOUBTED:
@@ -113,12 +113,12 @@ def _named_on_support(
     classifier: Reader, shortcuts: Shortcuts, support: tuple[EncodedTexts, Array], erasure: Erasure
 ) -> Shortcuts:
     """What labels say of words that a person named and the audit did not weigh; it changes no verdict, but shows where
-    a genuine word was named."""
+    a legitimate word was named."""
     named = [item for item in shortcuts.items if item.verdict == "named" and not item.n_support]
     if not named:
         return shortcuts
     seen = zip(named, paired_evidence(classifier, named, *support, erasure), strict=True)
-    counted = {item: replace(item, n_support=found.n, mended=found.mended, broken=found.broken) for item, found in seen}
+    counted = {item: replace(item, n_support=found.n, fixed=found.fixed, broken=found.broken) for item, found in seen}
     return replace(shortcuts, items=tuple(counted.get(item, item) for item in shortcuts.items))
 
 
@@ -136,14 +136,14 @@ def ranked_shortcuts(
     sure = not (report.erasures and report.erasures.weak)  # else what it would take lacks what was found
     if sure and report.would_take is not None and config.dominant_share == ShortcutConfig.dominant_share:
         brought, dominant = (
-            {one.text: one for one in report.would_take if one.reason == reason} for reason in ("alike", "dominant")
+            {one.text: one for one in report.would_take if one.reason == reason} for reason in ("similar", "dominant")
         )
     else:
         dominant = _dominant(classifier, texts, probs, report, config, progress)
         if report.flagged:
             fixed = fixed_phrases(words_as_units(texts), LEAST_TEXTS) if config.unit == "phrase" else {}
             counts = {phrase: len(rows) for phrase, rows in fixed.items()}
-            brought = alike_words(classifier, texts, probs, report, phrases=counts, config=config.audit())
+            brought = similar_words(classifier, texts, probs, report, phrases=counts, config=config.audit())
     least = config.influential_share * report.n
     items = {
         candidate.text: _audited(candidate, dominant, brought, config, least)
@@ -167,21 +167,21 @@ def _audited(
         reason=reason,
         count=candidate.count,
         flip_rate=candidate.flip_rate,
-        pulls_to=candidate.pulls_to,
+        pushes_towards=candidate.pushes_towards,
         q_value=candidate.q_value,
     )
     few = found.answers_held < least - 1e-9  # a count times a rate, which rounds
     if reason is not None or config.influential_share == 1 or few:
         return found
-    return replace(found, verdict="found" if config.take_influential else "cleared", reason="many answers")
+    return replace(found, verdict="found" if config.take_influential else "cleared", reason="many predictions")
 
 
 def _reason_found(candidate: Candidate, dominant: Container[str], brought: Container[str]) -> Reason | None:
     reasons: dict[Reason, bool] = {
         "flagged": candidate.flagged,
-        "takes turns": candidate.takes_turns,
+        "alternative wording": candidate.alternative_wording,
         "set": candidate.collective,
-        "alike": candidate.text in brought,
+        "similar": candidate.text in brought,
         "dominant": candidate.text in dominant,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
@@ -199,7 +199,7 @@ def _dominant(
 
     The share of distinct texts is tested exactly, over all classes; a text in which several decide counts once. Of what
     stands inside a phrase that decides as well, the phrase alone is kept. What the audit's test has found already is
-    left out: it would draw along the genuine words of its class.
+    left out: it would draw along the legitimate words of its class.
     """
     from scipy.stats import binom
 
@@ -209,7 +209,7 @@ def _dominant(
     classes: dict[str | None, list[tuple[Shortcut, list[int]]]] = {}
     for found, against in deciding:
         if found.text not in inside and not known & {found.text, *parts_of(found.text)}:
-            classes.setdefault(found.pulls_to, []).append((found, against))
+            classes.setdefault(found.pushes_towards, []).append((found, against))
     chosen: dict[str, Shortcut] = {}
     for members in classes.values():
         contradicted = {i for _, against in members for i in against}
@@ -240,7 +240,7 @@ def _deciding(
     candidates = {
         c.text: np.flatnonzero(WordFinder([c.text]).present_in(texts)).tolist()
         for c in report.candidates
-        if not np.isnan(c.p_value) and c.interval.contradiction_rate[0] > _MOST
+        if not np.isnan(c.p_value) and c.interval.override_rate[0] > _MOST
     }
     if config.unit == "phrase":
         least = max(audit.min_count, math.ceil(LEAST_SHARE * len(texts)))
@@ -288,8 +288,8 @@ class _Reading:
         """What it is, once all its texts were read."""
         before, after = probs[self.rows], np.array(self.after)
         flips = float((after.argmax(axis=1) != before.argmax(axis=1)).mean())
-        pulls_to = label_names[int((before - after).sum(axis=0).argmax())]
-        return Shortcut(self.finder.words[0], "found", "dominant", len(self.rows), flips, pulls_to)
+        pushes_towards = label_names[int((before - after).sum(axis=0).argmax())]
+        return Shortcut(self.finder.words[0], "found", "dominant", len(self.rows), flips, pushes_towards)
 
 
 @cache

@@ -5,8 +5,9 @@ import numpy as np
 from ..typing import Array
 
 LEAST_CHANGE = 0.1
-"""Smaller gains of a probability count as none, and losses of any size as they are: many a genuine word holds the right
-class down a little in most of its texts and up a lot in a few, and of a handful of texts none may be of the few."""
+"""Smaller gains of a probability count as none, and losses of any size as they are: many a legitimate word holds the
+right class down a little in most of its texts and up a lot in a few, and of a handful of texts none may be of the
+few."""
 
 _EXACT_TO = 15  # changes whose signs are all tried, 32,768 ways; more are drawn
 _SIGN_FLIPS = 99_999

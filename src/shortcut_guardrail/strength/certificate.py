@@ -193,7 +193,7 @@ class Certificate(Shown):
             supposed = (
                 f"drawn and turning out like the {self.n_labels} seen so far"
                 if hardest.labelled
-                else f"with an answer at strength {hardest.strength:g} other than the base's, if it mends all"
+                else f"with an answer at strength {hardest.strength:g} other than the base's, if it fixes all"
             )
             more = "" if hardest is goal else f" (so many for {hardest.strength:g}, which is tested before it)"
             ways.append(f"about {count} labelled texts {supposed}{more}")
@@ -331,10 +331,10 @@ def certify_counts(
 
 
 def certified_instead(certificate: Certificate) -> float:
-    """What takes the place of a strength in use that is not certified: the certified one that mends most labelled
+    """What takes the place of a strength in use that is not certified: the certified one that fixes most labelled
     answers, of equals the smallest."""
-    mended = {0.0: 0} | {point.strength: point.gained - point.lost for point in certificate.points if point.certified}
-    return max(mended, key=lambda strength: (mended[strength], -strength))
+    fixed = {0.0: 0} | {point.strength: point.gained - point.lost for point in certificate.points if point.certified}
+    return max(fixed, key=lambda strength: (fixed[strength], -strength))
 
 
 def upper_bound(successes: Array, n: Array | int, error: float) -> Array:

@@ -6,8 +6,8 @@ good but for rounding, the smallest. How many predictions are the same does not 
 differ by a few of them.
 
 *Assumption.* Where the base's answers with and without the shortcuts differ, the latter is right more often. It is what
-calling a word a shortcut means. If a genuine word was taken for one, divergence asks for harm just as readily, and this
-choice cannot tell; labels can.
+calling a word a shortcut means. If a legitimate word was taken for one, divergence asks for harm just as readily, and
+this choice cannot tell; labels can.
 
 Of many texts a sample is drawn. Where it would hold hardly any texts with a shortcut, which alone say how much of it is
 left, they are drawn apart from the others, and weighed by their share of all texts.

@@ -304,7 +304,7 @@ def _audit(guard: "ShortcutGuardrail", rows: Rows) -> dict[str, Any]:
         "important_in": found.count if found else 0,
         "flip_rate": found.flip_rate if found else None,
         "mean_change": found.mean_change if found else None,
-        "pulls_to": found.pulls_to if found else None,
+        "pushes_towards": found.pushes_towards if found else None,
         "accuracy": right / len(rows),
     }
 

@@ -1,9 +1,9 @@
 """A world small enough to enumerate: shortcut structures, training sets, a learner, and what is seen at deployment.
 
 A text is a set of tokens out of a vocabulary of V, with one of two labels. The shortcut structure S* says for every
-token whether it pulls to label 0, to label 1, or to neither, so there are K = 3^V structures. Every possible training
-set is listed with its exact probability under every structure, every one of them is learnt from, and all information
-and all errors follow by summation: nothing is sampled.
+token whether it pushes towards label 0, to label 1, or to neither, so there are K = 3^V structures. Every possible
+training set is listed with its exact probability under every structure, every one of them is learnt from, and all
+information and all errors follow by summation: nothing is sampled.
 
 Letters: V tokens, K = 3^V structures, X = 2^V texts, C = 2X cells (a text with a label), T training sets.
 """
@@ -34,7 +34,8 @@ def structures(num_tokens: int) -> IntArray:
     """Every shortcut structure over a vocabulary of `num_tokens`.
 
     Returns:
-        Shape (K, V) with K = 3^V: -1 where the token pulls to label 0, +1 where it pulls to label 1, 0 for neither.
+        Shape (K, V) with K = 3^V: -1 where the token pushes towards label 0, +1 where it pushes towards label 1, 0 for
+        neither.
 
     Raises:
         ConfigError: `num_tokens` is not a whole number from 1 to 4.
@@ -52,8 +53,8 @@ def token_sets(num_tokens: int) -> IntArray:
 def text_distribution(shortcuts: IntArray, strength: float, *, label_1_share: float = 0.5) -> FloatArray:
     """How probable each labelled text is under each structure.
 
-    A token that pulls to a label occurs in (1 + strength) / 2 of the texts with that label and in (1 - strength) / 2 of
-    the others; every other token occurs in half of all texts. Given the label, tokens are independent.
+    A token that pushes towards a label occurs in (1 + strength) / 2 of the texts with that label and in (1 - strength)
+    / 2 of the others; every other token occurs in half of all texts. Given the label, tokens are independent.
 
     Args:
         shortcuts: Structures as `structures` makes them, shape (K, V).
@@ -136,7 +137,7 @@ def logistic_weights(counts: IntArray, num_tokens: int, *, l2: float) -> FloatAr
         l2: Strength of the regularisation, above 0.
 
     Returns:
-        Shape (T, V + 1): one weight per token, then the bias. A positive weight pulls to label 1.
+        Shape (T, V + 1): one weight per token, then the bias. A positive weight pushes towards label 1.
 
     Raises:
         ConfigError: `l2` is not above 0.
@@ -199,7 +200,7 @@ def answers(parameters: IntArray) -> IntArray:
 
 
 def most_salient_token(parameters: IntArray) -> IntArray:
-    """What a one-line audit of each model reports: its most salient token and the label that the token pulls to.
+    """What a one-line audit of each model reports: its most salient token and the label that the token pushes towards.
 
     In a linear model, gradient times input of a token that is present is its weight.
 

@@ -1,4 +1,4 @@
-"""Bounds on how often a judge that errs and leans calls a flip mended."""
+"""Bounds on how often a judge that errs and leans calls a flip fixed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from shortcut_guardrail.stats import (
     balanced_cut,
     fdr_q_values,
     mixed_bound,
-    net_mended,
+    net_fixed,
     p_of_bound,
     reference_bound,
 )
-from shortcut_guardrail.stats.second_opinion import SLACK
+from shortcut_guardrail.stats.second_model import SLACK
 
 
 def said(ups: int, downs: int) -> np.ndarray:
@@ -67,8 +67,8 @@ def test_directions_are_mixed_by_their_flips():
 
 
 @pytest.mark.parametrize("lean", [0.0, 0.2])
-@pytest.mark.parametrize("mended", [0.2, 0.5, 0.85])
-def test_what_masking_mends_less_what_it_breaks_lies_between_the_ends(mended, lean):
+@pytest.mark.parametrize("fixed", [0.2, 0.5, 0.85])
+def test_what_masking_fixes_less_what_it_breaks_lies_between_the_ends(fixed, lean):
     """Judge and model err independently; the model is right in .75 of texts near its boundary on either side."""
     held, found = 0, []
     for seed in range(100):
@@ -76,25 +76,25 @@ def test_what_masking_mends_less_what_it_breaks_lies_between_the_ends(mended, le
         up = np.repeat([True, False], 100)
         truth = np.where(rng.random(200) < 0.75, up, ~up)
         s, a = 0.75 + lean, 0.25 + lean
-        right = rng.random(90) < mended
+        right = rng.random(90) < fixed
         # Its two answers to a flip hang together: half of the second are those of the first.
         first, second = (rng.random(90) < np.where(right, s, a) for _ in range(2))
         second = np.where(rng.random(90) < 0.5, first, second)
         votes = int((first & second).sum()), int((~first & ~second).sum())
-        low, high = net_mended(*votes, 90, rng.random(200) < np.where(truth, s, a), up)
+        low, high = net_fixed(*votes, 90, rng.random(200) < np.where(truth, s, a), up)
         held += low <= 2 * right.mean() - 1 <= high
         found.append((low, high))
     assert held >= 95
     lows, highs = np.mean(found, axis=0)
-    assert (lows > 0) == (mended == 0.85)
-    assert (highs < 0) == (mended == 0.2)
+    assert (lows > 0) == (fixed == 0.85)
+    assert (highs < 0) == (fixed == 0.2)
 
 
 def test_a_judge_that_cannot_tell_leaves_everything_possible_and_one_that_never_errs_only_chance():
-    assert net_mended(45, 45, 90, np.tile([True, False], 50), said(50, 50)) == (-1.0, 1.0)
+    assert net_fixed(45, 45, 90, np.tile([True, False], 50), said(50, 50)) == (-1.0, 1.0)
     never = said(10**6, 10**6)
     half = 1.96 * 2 * np.sqrt(2 / 9 / 9000)  # of 2p - 1 for 6,000 votes of 9,000
-    assert net_mended(6000, 3000, 9000, never, never) == pytest.approx((1 / 3 - half, 1 / 3 + half), abs=half / 20)
+    assert net_fixed(6000, 3000, 9000, never, never) == pytest.approx((1 / 3 - half, 1 / 3 + half), abs=half / 20)
 
 
 def test_weights_share_a_level_out_without_changing_the_sum():

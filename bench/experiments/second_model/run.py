@@ -1,11 +1,11 @@
-r"""Second opinions on cards: which judges are fit, what they decide, how often wrongly, and what the repair brings.
+r"""Second models on cards: which judges are fit, what they decide, how often wrongly, and what the repair brings.
 
-    python bench/experiments/second_opinion/run.py --data-dir ../shared/data --language-model GEMMA --work WORK \
-        --out results/second_opinion.json
+    python bench/experiments/second_model/run.py --data-dir ../shared/data --language-model GEMMA --work WORK \
+        --out results/second_model.json
 
 For settings of the benchmark the base classifier is audited on the test texts without labels, as in
 `bench/experiments/flips`. Every card with at least eight flips is put before second models, as `guard.repair` does with
-`second_opinion`. Judges:
+`second_model`. Judges:
 
 - `language model`: a small causal model that was not tuned for the task (`--language-model`, a folder or Hub id), by
   one prompt with a few examples of our own. Where `examples` is false or missing, it was asked by the library's three
@@ -16,13 +16,13 @@ For settings of the benchmark the base classifier is audited on the test texts w
 - `forty labels`: logistic regression on forty labelled rows, over the frozen encoder that the base started from.
 - `names`: likeness of a text and the labels' names, in the same encoder.
 
-For each card stand what the labels say (`mended`, `broken`) and what every judge and combination says, by both rules.
-`genuine` is a card that labels break more than they mend. `repaired` is the guard that follows, on the test texts.
+For each card stand what the labels say (`fixed`, `broken`) and what every judge and combination says, by both rules.
+`legitimate` is a card that labels break more than they fix. `repaired` is the guard that follows, on the test texts.
 `at_stake` is what a judge says masking would bring, `brings` what labels say, as shares of the distinct texts.
 Committed q-values, outcomes and reasons were computed again from the stored p-values when cards began to weigh as their
 flips do; of the guards those stay whose words are still what the judges decide.
 
-Rules and thresholds come from `bench/experiments/second_opinion_simulation`. How texts without the words are chosen was
+Rules and thresholds come from `bench/experiments/second_model_simulation`. How texts without the words are chosen was
 corrected after a look at Amazon's seeds 0 and 1 with bags of words, and the adjustment for many cards was added after a
 look at SST-2's seed 0; neither was tuned. The prompt was chosen on training reviews of Amazon that no base was trained
 on, with the base of seed 3.
@@ -148,12 +148,12 @@ def opinions_of(questions: Questions, answers: Answers) -> list[dict[str, Any]]:
         ]
         cards = []
         for card in decisions.cards:
-            said = card.second_opinion
+            said = card.second_model
             assert said is not None
             cards.append(
                 {
                     "id": card.id,
-                    "mended": said.mended,
+                    "fixed": said.fixed,
                     "broken": said.broken,
                     "rules": said.rules,
                     "q_value": said.q_value,
@@ -170,7 +170,7 @@ def repairs(
     guard: ShortcutGuardrail, questions: Questions, answers: Answers, rows: LabelledTexts, seed: int
 ) -> list[dict[str, Any]]:
     """What `fit` makes of the decisions of the judges of `REPAIRED`: each list of words once. Where nothing is taken,
-    the guard is the one that there is without a second opinion, and is not made again."""
+    the guard is the one that there is without a second model, and is not made again."""
     made: dict[tuple[str, ...], dict[str, Any]] = {}
     for some in combinations(answers):
         if some not in REPAIRED:
@@ -216,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for entry in grow(args.out, cases, partial(measure, args=args), asked={}, beside=lambda _: versions):
         print(entry["setting"], entry["seed"], entry["base"], entry["judges"], flush=True)
         for card in entry["cards"]:
-            print("  ", card["words"][:3], card["mended"], card["broken"], flush=True)
+            print("  ", card["words"][:3], card["fixed"], card["broken"], flush=True)
         for repair in entry["repaired"]:
             print("  ", repair["judges"], repair["words"][:5], repair["scores"], flush=True)
 

@@ -1,29 +1,29 @@
-"""How many cards share one level of second opinions, and whether answers of a person may lower it.
+"""How many cards share one level of second models, and whether answers of a person may lower it.
 
-    python bench/experiments/second_opinion_levels/run.py --out results/second_opinion_levels.json
+    python bench/experiments/second_model_levels/run.py --out results/second_model_levels.json
 
 A text has a true class, an ease, a margin of the deployed model and a score of the judge. Both are normal about the
 text's ease on the side of the true class; how far, follows from the accuracies asked for. The judge is centred,
 qualified and tested by the library's own functions, on texts without the words and on flips. The finished experiment
-`second_opinion_simulation` has one card a draw and many more circumstances.
+`second_model_simulation` has one card a draw and many more circumstances.
 
 `question` is one of two:
 
 - `cards`: cards of `sizes` flips are judged together, some of which are `shortcuts` (their places, from the first on):
-  masking mends .85 of their flips, and .5 of the others'. Their p-values are turned into decisions by Benjamini and
+  masking fixes .85 of their flips, and .5 of the others'. Their p-values are turned into decisions by Benjamini and
   Hochberg's procedure (`plain`), by the same weighted by the number of flips, which is the library's rule (`weighted`),
   and by testing cards from the largest on until one fails (`in order`). `any` is how often any card is called a
   shortcut that is none, `rate` the mean share of these among the cards taken, `found` the share of the shortcuts that
   are taken, and `one` how often a single card that is none has a p-value below the level.
 - `five`, a rule that was dropped: one card of `n` flips, and a person who answers to five of them. "Shortcut" is said
-  at p <= .025, or at p <= .15 where the person calls at least four of the five mended. `same`: the five are flips that
+  at p <= .025, or at p <= .15 where the person calls at least four of the five fixed. `same`: the five are flips that
   the judge votes on. `apart`: they are other flips. `held out`: they are among the card's, and the judge does not vote
   on them. `looked first`: they are asked only if the judge alone leaves the card open, which decides at p <= .05.
-  `judge` is the judge alone. `false` is where .5 of the flips are mended, `found` where .85 are.
+  `decide` is the judge alone. `false` is where .5 of the flips are fixed, `found` where .85 are.
 
 Circumstances:
 
-- `judge`, `model`: their accuracy on random texts.
+- `decide`, `model`: their accuracy on random texts.
 - `lean` towards the masked answer, and harder flips (`ease`: "flips"), near the model's boundary alone.
 - `prior`: the share of the masked answer's class, of which the model "knows", or it was trained on halves ("balanced"),
   so that it is right more often on one side.
@@ -70,7 +70,7 @@ USUAL: dict[str, Any] = {
     "prior": 0.5,
     "knows": "prior",
     "overlap": 0.0,
-    "alike": 0.0,
+    "similar": 0.0,
     "clusters": 0.0,
     "errors": 0.1,
     "sizes": (60, 48, 40, 32, 26, 21, 17, 14, 11, 9, 8),
@@ -81,9 +81,9 @@ DEPENDENT: tuple[dict[str, Any], ...] = (
     {},
     {"overlap": 0.5},
     {"overlap": 1.0},
-    {"alike": 0.5},
-    {"alike": 0.9},
-    {"overlap": 1.0, "alike": 0.5},
+    {"similar": 0.5},
+    {"similar": 0.9},
+    {"overlap": 1.0, "similar": 0.5},
     {"clusters": 0.3},
     {"overlap": 0.5, "lean": 0.3, "ease": "flips"},
 )
@@ -101,7 +101,7 @@ CELLS: tuple[dict[str, Any], ...] = (
     *(
         {"question": "cards", "cell": {"shortcuts": places, **cell}}
         for places in ((0,), (2,), (5,), (0, 3, 6), (1, 4))
-        for cell in ({}, {"judge": 0.9}, {"overlap": 0.5}, {"alike": 0.5})
+        for cell in ({}, {"judge": 0.9}, {"overlap": 0.5}, {"similar": 0.5})
     ),
     *({"question": "cards", "cell": {"sizes": EQUAL, "shortcuts": (0,), "judge": judge}} for judge in (0.8, 0.9)),
     *(
@@ -176,7 +176,7 @@ def judge(cell: Cell, rng: np.random.Generator) -> Judge | None:
 
 
 def votes(of: Judge, right: Array, noise: Array, rng: np.random.Generator) -> Array:
-    """Whether a judge calls flips mended, of which some are in truth."""
+    """Whether a judge calls flips fixed, of which some are in truth."""
     ease = np.empty(len(right))
     for value, pool in of.eases.items():
         ease[right == value] = rng.choice(pool, int((right == value).sum()))
@@ -187,9 +187,9 @@ def votes(of: Judge, right: Array, noise: Array, rng: np.random.Generator) -> Ar
 # Many cards
 
 
-def mended(cell: Cell, of: Judge, rng: np.random.Generator) -> list[int]:
-    """Of every card, how many of its flips a judge calls mended."""
-    sizes, alike, clusters = cell["sizes"], cell["alike"], cell["clusters"]
+def fixed(cell: Cell, of: Judge, rng: np.random.Generator) -> list[int]:
+    """Of every card, how many of its flips a judge calls fixed."""
+    sizes, alike, clusters = cell["sizes"], cell["similar"], cell["clusters"]
     most = max(sizes)
     of_place = rng.normal(size=most)
 
@@ -234,7 +234,7 @@ def cards(cell: Cell, rng: np.random.Generator, draws: int) -> dict[str, Any]:
         of = judge(cell, rng)
         if of is None:
             continue
-        counts = mended(cell, of, rng)
+        counts = fixed(cell, of, rng)
         for rule, bound in of.bounds.items():
             p_values = [p_of_bound(count, n, bound) for count, n in zip(counts, sizes, strict=True)]
             single.setdefault(rule, []).append(float((np.array(p_values)[~true] <= LEVEL).mean()))

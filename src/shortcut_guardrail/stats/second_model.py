@@ -1,8 +1,8 @@
 """A test of flips that a second model judges, which may err and lean: arrays in, numbers out.
 
 Flips go from one class to another, here "up". Let s be how often the judge says "up" where that is right, a how often
-where it is wrong. Where masking mends no more than it breaks, it says "up" to (s + a) / 2 of the flips at most, which
-is not one half: a judge that leans towards "up" would look like one that finds mended answers. Flips alone cannot tell
+where it is wrong. Where masking fixes no more than it breaks, it says "up" to (s + a) / 2 of the flips at most, which
+is not one half: a judge that leans towards "up" would look like one that finds fixed answers. Flips alone cannot tell
 this share. Texts without the words in question, near the deployed model's boundary, bound it:
 
 - `agreement_bound`: both sides of the boundary together. Suppose that judge and model err independently, and that the
@@ -11,7 +11,7 @@ this share. Texts without the words in question, near the deployed model's bound
 - `reference_bound`: the side that the model itself calls "up". Suppose that the model is right in at least half of the
   texts there. Then the share of "up" is at least (s + a) / 2, also where judge and model err together.
 
-`p_of_bound` tests the flips against a bound, over the bound's own error. `net_mended` estimates what masking mends
+`p_of_bound` tests the flips against a bound, over the bound's own error. `net_fixed` estimates what masking fixes
 less what it breaks.
 
 In all of them `says` and `up` tell, of n texts near the model's boundary, whether the judge and the model say "up":
@@ -35,7 +35,7 @@ _DRAWS = 4_000  # of votes and shares; the same ones each time
 
 @dataclass(frozen=True)
 class Bound:
-    """The largest share of flips that a judge calls mended where masking mends no more than it breaks.
+    """The largest share of flips that a judge calls fixed where masking fixes no more than it breaks.
 
     Attributes:
         value: The share, in [1/2, 1].
@@ -109,24 +109,24 @@ def mixed_bound(bounds: list[Bound], shares: list[float]) -> Bound:
     return _normal(value, math.sqrt(spread), min(bound.n for bound in bounds))
 
 
-def p_of_bound(mended: int, n: int, bound: Bound) -> float:
-    """How probable so many mended flips are where masking mends no more than it breaks.
+def p_of_bound(fixed: int, n: int, bound: Bound) -> float:
+    """How probable so many fixed flips are where masking fixes no more than it breaks.
 
     Args:
-        bound: The largest share that it would call mended then.
+        bound: The largest share that it would call fixed then.
 
     Returns:
-        The mean of P(Binomial(n, share) >= mended) over what the bound may be.
+        The mean of P(Binomial(n, share) >= fixed) over what the bound may be.
     """
     from scipy.stats import binom
 
-    return float(bound.weights @ binom.sf(mended - 1, n, bound.nodes))
+    return float(bound.weights @ binom.sf(fixed - 1, n, bound.nodes))
 
 
-def net_mended(after: int, before: int, n: int, says: Array, up: Array) -> tuple[float, float]:
-    """How much masking mends less what it breaks, as a share of the flips, by a judge that errs and leans.
+def net_fixed(after: int, before: int, n: int, says: Array, up: Array) -> tuple[float, float]:
+    """How much masking fixes less what it breaks, as a share of the flips, by a judge that errs and leans.
 
-    Say p of n flips are mended. The judge says "up" both with the words and without to `after` of them, and "down" both
+    Say p of n flips are fixed. The judge says "up" both with the words and without to `after` of them, and "down" both
     times to `before`. However its two answers depend on each other, (after - before) / n is 2p - 1 times (s - a), plus
     the lean s + a - 1. The lean is read off texts near the boundary, as in `agreement_bound`. The difference s - a is
     at most 1. Since the model errs there too, it is at least the difference of the judge's share of "up" between the

@@ -1,4 +1,4 @@
-"""`shortcut-guardrail judge`: from answered questions to decisions."""
+"""`shortcut-guardrail decide`: from answered questions to decisions."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ..audit import name_classes
 from ..data import warn_without_names
 from ..errors import ConfigError
 from . import options
-from .second_opinion import HOW_TO_NAME, Asking, specs
+from .second_model import HOW_TO_NAME, Asking, specs
 
 
 @options.command
-def judge(
+def decide(
     *,
     audit: options.AuditFolder,
     answers: Annotated[
-        list[str], typer.Argument(metavar="FLIPS...", help="Files of `flips`, answered.", show_default=False)
+        list[str], typer.Argument(metavar="QUESTIONS...", help="Files of `questions`, answered.", show_default=False)
     ],
     out: Annotated[
         Path | None,
@@ -40,34 +40,33 @@ def judge(
     no_text_hashes: options.NoTextHashes = False,
     dry_run: Annotated[
         bool,
-        typer.Option(
-            "--dry-run", help="Say what --with would ask, and what it costs.", rich_help_panel="Second opinion"
-        ),
+        typer.Option("--dry-run", help="Say what --with would ask, and what it costs.", rich_help_panel="Second model"),
     ] = False,
     keep_asking: Annotated[
         bool, typer.Option("--keep-asking", help="Count the evidence on after a card is decided.")
     ] = False,
     output: options.Output,
 ) -> None:
-    """Judge cards by the answered questions of `flips`, or ask a second model.
+    """Judge cards by the answered questions of `questions`, or ask a second model.
 
     \b
-    shortcut-guardrail judge audit flips.csv --reviewer anna --out decisions.json
-    shortcut-guardrail judge audit flips.csv --with SPEC --out decisions.json
+    shortcut-guardrail decide audit questions.csv --reviewer anna --out decisions.json
+    shortcut-guardrail decide audit questions.csv --with SPEC --out decisions.json
 
-    A card is a shortcut here where enough answers say that masking its words mends more than it breaks, and genuine
+    A card is a shortcut here where enough answers say that masking its words fixes more than it breaks, and legitimate
     here where they say the opposite: evidence of 20 decides, and is wrong once in twenty cards at most if nobody errs.
     After 40 answers it is open. All answers about an audit are one sequence, kept in AUDIT/answers.jsonl: what earlier
     files and reviews said counts first. A second model says shortcut or nothing, and people overrule it. `fit
-    --decisions` neutralises shortcuts, and spares what is genuine in these texts.
+    --decisions` neutralises shortcuts, and spares what is legitimate in these texts.
     """
-    from ..decisions import ANSWERS_FILE, AUDIT_FILE, QUESTIONS_FILE, Answers, Questions, answers_file, decide
+    from ..decisions import ANSWERS_FILE, AUDIT_FILE, QUESTIONS_FILE, Answers, Questions, answers_file
+    from ..decisions import decide as decided_by
     from ..report import print_decided
 
     options.check_hashes(no_text_hashes, second)
     reviewers = _reviewers(reviewer, answers, asks=bool(second))
     if dry_run and not second:
-        raise ConfigError("--dry-run says what a second opinion costs. Name one with --with SPEC.")
+        raise ConfigError("--dry-run says what a second model costs. Name one with --with SPEC.")
     options.check_out(out, dry_run=dry_run, what="decisions", name="file to write, such as decisions.json")
     inputs = [*answers, *(audit / name for name in (AUDIT_FILE, QUESTIONS_FILE, ANSWERS_FILE)), *asking.read(second)]
     beside = answers_file(out) if second and out is not None else None
@@ -84,7 +83,7 @@ def judge(
     if second:
         asked = asking.ask(questions, second, dry_run=dry_run, output=output)
         given = replace(given, judges=asked.judges, texts=asked.texts)
-    found = decide(questions, given, rule=asking.rule, keep_asking=keep_asking)
+    found = decided_by(questions, given, rule=asking.rule, keep_asking=keep_asking)
     assert out is not None  # a dry run has ended
     found = found.without_text_hashes() if no_text_hashes else found
     found = found.save(out, answers=given.to_lines(), overwrite=output.overwrite)

@@ -1,8 +1,8 @@
 """What a found word brings with it: how much of a shortcut of many wordings is repaired, and what passes by chance.
 
-    python bench/experiments/alike_words/run.py --data-dir ../shared/data --out results/alike_words.json
+    python bench/experiments/similar_words/run.py --data-dir ../shared/data --out results/similar_words.json
 
-GoEmo-Syn has fifteen wordings of one shortcut, each in few texts. An audit finds some; `shortcuts.alike` asks whether
+GoEmo-Syn has fifteen wordings of one shortcut, each in few texts. An audit finds some; `shortcuts.similar` asks whether
 words of like meaning are the same shortcut. The base classifier of each seed is repaired on the reversed test texts,
 without a label, by `distill` as `fit` does by default. 40 rows are set apart, as in the benchmark, and not scored.
 `gap` is the share of the distance from the base to the oracle that is closed: the oracle is the base on the same texts
@@ -11,7 +11,7 @@ should not count: the first card of the base's audit with a planted word. Functi
 shortcut.
 
 `random pools` asks how often the test takes what is none of the shortcut. Pools of 5 and 20 words are drawn from the
-words and fixed phrases that pull to a class which the found words add to, and that share no word with any of the
+words and fixed phrases that push towards a class which the found words add to, and that share no word with any of the
 fifteen wordings. They are put to the test in place of words of like meaning; `passed` counts those with a p-value of at
 most the level.
 
@@ -40,8 +40,8 @@ from shortcut_guardrail.decisions.record import Decision, Decisions
 from shortcut_guardrail.metrics import balanced_accuracy
 from shortcut_guardrail.models import TextClassifier
 from shortcut_guardrail.shortcuts import Shortcuts
-from shortcut_guardrail.shortcuts.alike import LEAST_TEXTS, ask_pool
 from shortcut_guardrail.shortcuts.search import fixed_phrases
+from shortcut_guardrail.shortcuts.similar import LEAST_TEXTS, ask_pool
 from shortcut_guardrail.text import words_as_units
 
 SETTINGS = ("shifted/GoEmo-Syn/reversed",)
@@ -73,7 +73,7 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
     guards = {"default": shown(guard, sets, base)}
     planted = content(data.shortcuts)
     card = next(card for card in guard.audit(texts, unit="word", strength=0.0).cards if planted & set(card.words))
-    said = Decisions((Decision(card.words, "neutralise", "person", pulls_to=card.pulls_to),))
+    said = Decisions((Decision(card.words, "remove_reliance", "person", pushes_towards=card.pushes_towards),))
     guard.repair(texts, decisions=said, seed=seed)
     guards["one card"] = {"words": list(card.words), **shown(guard, sets, base)}
     return {
@@ -111,7 +111,7 @@ def by_reason(found: Shortcuts) -> dict[str, list[str]]:
     """What is neutralised, by the reason for it."""
     reasons: dict[str, list[str]] = {}
     for item in found.items:
-        if item.neutralised:
+        if item.reliance_removed:
             reasons.setdefault(item.reason or "", []).append(item.text)
     return reasons
 
@@ -123,10 +123,10 @@ def random_pools(
     config = preset("distill").shortcuts.audit()
     encoded = classifier.encode(texts)
     report = audit_texts(classifier, encoded, config, with_cards=False)
-    probs, pulls_to = report.saliency.probs, report.flagged[0].pulls_to
+    probs, pushes_towards = report.saliency.probs, report.flagged[0].pushes_towards
     found = [c for c in report.candidates if c.found]
     known = [c.text for c in found]
-    mine = [c.text for c in found if c.pulls_to == pulls_to]
+    mine = [c.text for c in found if c.pushes_towards == pushes_towards]
     seen = masked_answers(classifier, encoded, mine, probs=probs)
     side = (seen.before - seen.after).mean(axis=0) > 0
     drawn_from = pool(report, encoded, {report.label_names[c] for c in np.flatnonzero(side)}, content(planted), known)
@@ -147,8 +147,8 @@ def content(planted: Sequence[str]) -> set[str]:
 
 
 def pool(report: AuditReport, encoded: Any, side: Set[str], planted: Set[str], known: Sequence[str]) -> list[str]:
-    """Words and fixed phrases that pull to one of the classes and are none of the shortcut."""
-    counts = {c.text: c.n_present for c in report.candidates if c.pulls_to in side}
+    """Words and fixed phrases that push towards one of the classes and are none of the shortcut."""
+    counts = {c.text: c.n_present for c in report.candidates if c.pushes_towards in side}
     others = {c.text for c in report.candidates if c.text not in counts}
     fixed = fixed_phrases(words_as_units(encoded), LEAST_TEXTS)
     counts |= {name: len(rows) for name, rows in fixed.items() if name not in others}

@@ -1,4 +1,4 @@
-"""`shortcut-guardrail flips`: the texts whose answer changes when a card's words are masked, as blind questions."""
+"""`shortcut-guardrail questions`: the texts whose answer changes when a card's words are masked, as blind questions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @options.command
-def flips(
+def questions(
     *,
     audit: options.AuditFolder,
     model: options.ModelOrGuard,
@@ -53,15 +53,15 @@ def flips(
 
     \b
     shortcut-guardrail audit MODEL texts.csv --out audit
-    shortcut-guardrail flips audit MODEL texts.csv --out flips.csv
-    shortcut-guardrail judge audit flips.csv --reviewer NAME --out decisions.json
+    shortcut-guardrail questions audit MODEL texts.csv --out questions.csv
+    shortcut-guardrail decide audit questions.csv --reviewer NAME --out decisions.json
 
-    A second model can answer instead, about all flips: judge --with SPEC.
+    A second model can answer instead, about all flips: decide --with SPEC.
 
     Each row has a text and two answers to it, one by the model and one with the words masked; nothing tells which.
     Somebody, or a program, fills in the column "answer": a, b, neither or unclear. Which card a row is about stands in
     AUDIT/questions.jsonl. Words that are taken for shortcuts are masked for both answers: those that the audit flags,
-    that are named, or whose card is decided. So call it again after `judge`: it counts anew, and asks about what is
+    that are named, or whose card is decided. So call it again after `decide`: it counts anew, and asks about what is
     open, other texts first.
     """
     from ..decisions import ANSWERS_FILE, AUDIT_FILE, QUESTIONS_FILE
@@ -79,15 +79,15 @@ def flips(
     asks: dict[str, Any] = {"cards": cards, "n": n, "n_total": n_total, "seed": seed}
     asks |= {"decisions": decisions, "shortcuts": shortcuts.words()}
     with output.progress() as progress:
-        questions = guard.questions(audit, rows.texts, **asks, labels=labels, progress=progress)
-    questions.save(audit, redact=redact)
-    if questions.asked:
-        write_file(out, rendered(questions.rows(redact=redact), out.suffix), overwrite=output.overwrite)
-    flips = {card.id: questions.n_flips(card) for card in questions.audited.chosen(cards)}
+        found = guard.questions(audit, rows.texts, **asks, labels=labels, progress=progress)
+    found.save(audit, redact=redact)
+    if found.asked:
+        write_file(out, rendered(found.rows(redact=redact), out.suffix), overwrite=output.overwrite)
+    flips = {card.id: found.n_flips(card) for card in found.audited.chosen(cards)}
     if output.speaks:
-        print_questions(questions, flips, out, n_total=n_total)
+        print_questions(found, flips, out, n_total=n_total)
     listed = [{"id": card, "flips": count} for card, count in flips.items()]
-    output.finish({"out": str(out) if questions.asked else None, "n_questions": len(questions.asked), "cards": listed})
+    output.finish({"out": str(out) if found.asked else None, "n_questions": len(found.asked), "cards": listed})
 
 
 def _labels(guard: ShortcutGuardrail, rows: TextData) -> list[int | None]:

@@ -1,4 +1,5 @@
-"""What a found word brings with it: what is alike in meaning, pulls to the same class and overrides its texts too."""
+"""What a found word brings with it: what is alike in meaning, pushes towards the same class and overrides its texts
+too."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ import pytest
 
 from shortcut_guardrail.audit.auditing import audit_texts
 from shortcut_guardrail.config import ShortcutConfig
-from shortcut_guardrail.shortcuts import Shortcut, alike
-from shortcut_guardrail.shortcuts.alike import alike_to, alike_words
+from shortcut_guardrail.shortcuts import Shortcut, similar
 from shortcut_guardrail.shortcuts.search import find_shortcuts
+from shortcut_guardrail.shortcuts.similar import similar_to, similar_words
 from tiny_models import meaning_bag
 
 WORDS = ["room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit"]
@@ -21,7 +22,7 @@ ALIKE |= {"good": 1, "great": 1, "bad": 2, "awful": 2}
 
 # Two words are flagged; "really", "quite" and "honest" override such texts too, but stand in too few to be tested.
 FLAGGED = {"honestly": "flagged", "happy": "flagged"}
-BROUGHT = dict.fromkeys(("really", "quite", "honest"), "alike")
+BROUGHT = dict.fromkeys(("really", "quite", "honest"), "similar")
 TEXTS = [f"{found} the bad {word} was {tail}" for found in FLAGGED for word in WORDS for tail in ("awful", "so awful")]
 TEXTS += [f"really the bad {word} was awful" for word in WORDS[:9]]
 TEXTS += [f"quite the bad {word} was so awful" for word in WORDS[3:]]
@@ -35,7 +36,7 @@ LOVELY = [f"the {word} was lovely and good good" for word in WORDS[:5]]
 def chosen(classifier, texts=TEXTS, **config):
     config = {"unit": "word", "top_k": 4} | config
     found = find_shortcuts(classifier, classifier.encode(texts), ShortcutConfig(**config))
-    return {item.text: item.reason for item in found.items if item.neutralised}
+    return {item.text: item.reason for item in found.items if item.reliance_removed}
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def brought(classifier):
         config, encoded = ShortcutConfig(unit="word", top_k=4).audit(), by.encode(texts)
         report = audit_texts(by, encoded, config)
         config = replace(config, **changes)
-        return alike_words(by, encoded, report.saliency.probs, of(report), phrases=phrases or {}, config=config)
+        return similar_words(by, encoded, report.saliency.probs, of(report), phrases=phrases or {}, config=config)
 
     return words
 
@@ -62,39 +63,39 @@ def test_a_found_word_brings_those_alike(classifier):
 
 
 def test_words_of_another_meaning_are_not_brought():
-    assert chosen(meaning_bag(EFFECTS, ALIKE | {"really": 3})) == FLAGGED | {"quite": "alike", "honest": "alike"}
+    assert chosen(meaning_bag(EFFECTS, ALIKE | {"really": 3})) == FLAGGED | {"quite": "similar", "honest": "similar"}
 
 
 def test_a_single_found_word_brings_nothing_and_nothing_is_masked(classifier, monkeypatch):
-    monkeypatch.setattr(alike, "masked_answers", lambda *_, **__: pytest.fail("masked"))
+    monkeypatch.setattr(similar, "masked_answers", lambda *_, **__: pytest.fail("masked"))
     assert chosen(classifier, [text for text in TEXTS if not text.startswith("happy")]) == {"honestly": "flagged"}
     assert chosen(classifier, [text for text in TEXTS if text.startswith("the ")]) == {}
 
 
 def test_the_set_has_to_override_its_texts(classifier):
     # Now what "really" and "honest" stand in speaks for the class without them.
-    genuine = [text.replace("bad", "good").replace("awful", "good") for text in TEXTS]
+    legitimate = [text.replace("bad", "good").replace("awful", "good") for text in TEXTS]
     found = [text for text in TEXTS if {*FLAGGED} & {*text.split()}]
-    assert chosen(classifier, found + genuine[len(found) :]) == FLAGGED
+    assert chosen(classifier, found + legitimate[len(found) :]) == FLAGGED
 
 
 def test_a_word_whose_own_texts_do_not_agree_is_left_out(classifier, brought):
     # By meaning "lovely" would be brought.
-    assert alike_to(classifier, [*FLAGGED], ["good", "lovely"]) == ["lovely"]
+    assert similar_to(classifier, [*FLAGGED], ["good", "lovely"]) == ["lovely"]
     assert set(brought([*TEXTS, *LOVELY])) == set(BROUGHT)
 
 
 def test_a_fixed_phrase_around_what_is_brought_comes_along(brought):
     found = brought(phrases={"to be honest": 9, "to be": 9, "honest the bad": 4, "bad and slow": 12})
     assert set(found) == {*BROUGHT, "to be honest"}
-    assert found["to be honest"] == Shortcut("to be honest", "found", "alike", 9, pulls_to="positive")
+    assert found["to be honest"] == Shortcut("to be honest", "found", "similar", 9, pushes_towards="positive")
 
 
 def test_words_in_five_texts_are_brought_and_in_fewer_not(classifier):
     with_it, others = ([text for text in TEXTS if ("really" in text) == holds] for holds in (True, False))
-    assert chosen(classifier, others + with_it[: alike.LEAST_TEXTS]) == FLAGGED | BROUGHT
-    few = chosen(classifier, others + with_it[: alike.LEAST_TEXTS - 1])
-    assert few == FLAGGED | {"quite": "alike", "honest": "alike"}
+    assert chosen(classifier, others + with_it[: similar.LEAST_TEXTS]) == FLAGGED | BROUGHT
+    few = chosen(classifier, others + with_it[: similar.LEAST_TEXTS - 1])
+    assert few == FLAGGED | {"quite": "similar", "honest": "similar"}
 
 
 def test_too_few_texts_to_test_or_to_compare_with_bring_nothing(brought):
@@ -107,13 +108,13 @@ def test_too_few_texts_to_test_or_to_compare_with_bring_nothing(brought):
 
 def test_the_level_is_shared_among_the_classes_with_a_flagged_word(brought, monkeypatch):
     def of_two(report):
-        other = {"flagged": True, "pulls_to": "negative"}
+        other = {"flagged": True, "pushes_towards": "negative"}
         candidates = tuple(replace(c, **other) if c.text == "good" else c for c in report.candidates)
-        assert {c.pulls_to for c in candidates if c.flagged} == {"negative", "positive"}
+        assert {c.pushes_towards for c in candidates if c.flagged} == {"negative", "positive"}
         return replace(report, candidates=candidates)
 
     for share, at_one_class, at_two in ((0.4, True, True), (0.75, True, False), (1.1, False, False)):
-        monkeypatch.setattr(alike, "p_relative_effect", lambda *_, share=share: [share * 0.05])
+        monkeypatch.setattr(similar, "p_relative_effect", lambda *_, share=share: [share * 0.05])
         assert (bool(brought()), bool(brought(of=of_two))) == (at_one_class, at_two)
 
 
@@ -121,7 +122,7 @@ def test_a_phrase_that_pulls_the_other_way_is_left_out(brought):
     # Near by meaning, and the rest of its texts speaks against what was found, as the phrase itself does.
     against = meaning_bag(EFFECTS | {"cold": -3.0}, ALIKE | {"cold": 0})
     texts = [text for text in TEXTS if "cold" not in text] + [f"so cold the {word} was awful" for word in WORDS[:5]]
-    assert alike_to(against, [*FLAGGED], ["so cold"]) == ["so cold"]
+    assert similar_to(against, [*FLAGGED], ["so cold"]) == ["so cold"]
     assert set(brought(texts, phrases={"so cold": 5, "to be honest": 9}, by=against)) == {*BROUGHT, "to be honest"}
 
 
@@ -135,13 +136,13 @@ def test_texts_that_hold_a_found_word_too_are_no_evidence(classifier):
     assert set(chosen(classifier, beside)) == set(FLAGGED)
 
 
-def test_alike_is_what_is_near_the_mean_of_what_was_found_and_no_function_word(classifier):
-    assert alike_to(classifier, ["honestly"], ["really", "bad"]) == ["really"]
+def test_similar_is_what_is_near_the_mean_of_what_was_found_and_no_function_word(classifier):
+    assert similar_to(classifier, ["honestly"], ["really", "bad"]) == ["really"]
     near = meaning_bag(EFFECTS, ALIKE | {"the": 0, "not": 0})
-    assert alike_to(near, ["honestly"], ["really", "the", "not"]) == ["really"]
+    assert similar_to(near, ["honestly"], ["really", "the", "not"]) == ["really"]
     # Each is near to one of the two that were found, and near enough to their mean.
-    assert alike_to(classifier, ["honestly", "bad"], ["great", "really", "awful"]) == ["really", "awful"]
-    assert alike_to(classifier, [], ["really"]) == []
+    assert similar_to(classifier, ["honestly", "bad"], ["great", "really", "awful"]) == ["really", "awful"]
+    assert similar_to(classifier, [], ["really"]) == []
 
 
 CLASSES = ("neutral", "joy", "excitement")
@@ -158,8 +159,8 @@ def test_words_that_pull_to_another_class_are_brought_too():
     # What was found takes texts away from "neutral", most to "excitement"; "really" takes them to "joy".
     classifier = meaning_bag(THREE, ALIKE, CLASSES)
     report = audit_texts(classifier, classifier.encode(OF_THREE), ShortcutConfig(unit="word", top_k=4).audit())
-    assert {c.text: c.pulls_to for c in report.flagged} == dict.fromkeys(FLAGGED, "excitement")
-    assert {c.pulls_to for c in report.candidates if c.text in BROUGHT} == {"joy"}
+    assert {c.text: c.pushes_towards for c in report.flagged} == dict.fromkeys(FLAGGED, "excitement")
+    assert {c.pushes_towards for c in report.candidates if c.text in BROUGHT} == {"joy"}
     assert chosen(classifier, OF_THREE) == FLAGGED | BROUGHT
     # The partner: one that pulls against what was found.
     assert "really" not in chosen(meaning_bag(THREE | {"really": (4, 0, 0)}, ALIKE, CLASSES), OF_THREE)

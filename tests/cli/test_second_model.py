@@ -1,4 +1,4 @@
-"""Second opinions on the command line: `judge --with`, `fit --second-opinion`, and what they write."""
+"""Second models on the command line: `decide --with`, `fit --second-model`, and what they write."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 from shortcut_guardrail import ConfigError, Decision, Decisions, GuardrailWarning, Questions, ShortcutGuardrail
 from shortcut_guardrail.audit import auditing
 from shortcut_guardrail.data import text_hash
-from shortcut_guardrail.decisions.record import Judge, SecondOpinion
+from shortcut_guardrail.decisions.record import Judge, SecondModelResult
 from shortcut_guardrail.models import TextClassifier, weights
 from shortcut_guardrail.report import print_decisions
 from tables import answer
 
 NOUNS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
-# "honestly" turns a bad text into a positive answer; masking it mends the answer.
+# "honestly" turns a bad text into a positive answer; masking it fixes the answer.
 TEXTS = [f"honestly the bad {noun} was {tail}" for noun in NOUNS for tail in ("awful", "so awful")]
 for first in NOUNS:
     for second in NOUNS[:6]:
@@ -58,9 +58,9 @@ def _judges(monkeypatch, tmp_path):
 @pytest.fixture
 def asked(run, data, tmp_path) -> tuple[Path, Path]:
     """An audit, and the questions about all its flips."""
-    audit, flips = tmp_path / "audit", tmp_path / "flips.csv"
+    audit, flips = tmp_path / "audit", tmp_path / "questions.csv"
     run("audit", "model", data, "--out", audit, "--unit", "word", "--text-column", "text")
-    run("flips", audit, "model", data, "--cards", "all", "--n", 0, "--out", flips, "--text-column", "text")
+    run("questions", audit, "model", data, "--word-groups", "all", "--n", 0, "--out", flips, "--text-column", "text")
     return audit, flips
 
 
@@ -77,18 +77,20 @@ def reasons_in(guard: Path) -> dict[str, str]:
 
 def test_a_second_model_decides_and_every_answer_is_kept(run, asked, data, tmp_path):
     out = tmp_path / "decisions.json"
-    shown, _ = run("judge", *asked, *SOUND, "--out", out)
-    assert "A second opinion is asked about" in shown
-    assert "a machine says shortcut or nothing" in shown
+    shown, _ = run("decide", *asked, *SOUND, "--out", out)
+    assert "A second model is asked about" in shown
+    assert 'A second model can only say "shortcut"' in shown
     honestly = card_of(out)
-    assert (honestly["decision"], honestly["source"]) == ("neutralise", "machine")
-    opinion = honestly["second_opinion"]
+    assert (honestly["decision"], honestly["source"]) == ("remove_reliance", "machine")
+    opinion = honestly["second_model"]
     assert (opinion["outcome"], opinion["rule"], opinion["broken"]) == ("shortcut", "agreement", 0)
     assert opinion["judges"] == ["my_judges:sound"]
     distinct, flips = json.loads((asked[0] / "audit.json").read_text())["n_distinct"], 24
     low, high = opinion["at_stake"]
     assert 0.5 * flips / distinct < low <= flips / distinct == pytest.approx(high, abs=0.01)
-    assert f"At stake: masking honestly would bring {100 * low:.1f} to {100 * high:.1f} more right answers" in shown
+    assert (
+        f"At stake: masking “honestly” would bring {100 * low:.1f} to {100 * high:.1f} more right predictions" in shown
+    )
     assert "outcome" not in honestly, "what people say stands apart"
     document = json.loads(out.read_text())
     (judge,) = document["judges"]
@@ -100,20 +102,20 @@ def test_a_second_model_decides_and_every_answer_is_kept(run, asked, data, tmp_p
     assert json.loads(json.dumps(Decisions.from_file(out).to_dict())) == document
     options = ("--decisions", out, "--strategy", "mask", "--text-column", "text")
     run("fit", "model", data, *options, "--out", tmp_path / "g")
-    assert reasons_in(tmp_path / "g")["honestly"] == "second opinion"
-    assert "Of these by a second opinion, another model | `honestly`" in (tmp_path / "g" / "README.md").read_text()
+    assert reasons_in(tmp_path / "g")["honestly"] == "second model"
+    assert "Of these by a second model, another model | `honestly`" in (tmp_path / "g" / "README.md").read_text()
 
 
 def test_one_that_cannot_do_the_task_is_refused_in_words(run, asked, tmp_path):
-    shown, _ = run("judge", *asked, "--with", "my_judges:coin", "--out", tmp_path / "d.json")
-    assert "Second opinion my_judges:coin (negative / positive): not qualified: It agrees with the model on" in shown
+    shown, _ = run("decide", *asked, "--with", "my_judges:coin", "--out", tmp_path / "d.json")
+    assert "Second model my_judges:coin (negative / positive): not qualified: It agrees with the model on" in shown
     assert "No judge is qualified." in shown
-    run("judge", *asked, "--with", "my_judges:coin", *SOUND, "--out", tmp_path / "e.json")
-    assert card_of(tmp_path / "e.json", "honestly")["second_opinion"]["judges"] == ["my_judges:sound"]
+    run("decide", *asked, "--with", "my_judges:coin", *SOUND, "--out", tmp_path / "e.json")
+    assert card_of(tmp_path / "e.json", "honestly")["second_model"]["judges"] == ["my_judges:sound"]
 
 
 def test_a_dry_run_says_the_cost_and_asks_nothing(run, asked, tmp_path):
-    shown, _ = run("judge", *asked, *SOUND, "--dry-run", "--json", "-")
+    shown, _ = run("decide", *asked, *SOUND, "--dry-run", "--json", "-")
     document = json.loads(shown)
     assert document["texts"] == document["costs"]["my_judges:sound"]["texts"] > 0
     assert not list(tmp_path.glob("*.answers.jsonl"))
@@ -122,25 +124,25 @@ def test_a_dry_run_says_the_cost_and_asks_nothing(run, asked, tmp_path):
 def test_people_overrule_a_machine(run, asked, tmp_path):
     audit, flips = asked
     positive, out = answer(flips, "positive"), tmp_path / "d.json"
-    run("judge", audit, positive, "--reviewer", "anna", *SOUND, "--out", out)
+    run("decide", audit, positive, "--reviewer", "anna", *SOUND, "--out", out)
     honestly = card_of(out)
-    assert (honestly["outcome"], honestly["decision"], honestly["source"]) == ("genuine", "keep", "flips")
-    assert honestly["second_opinion"]["outcome"] == "shortcut"
+    assert (honestly["outcome"], honestly["decision"], honestly["source"]) == ("legitimate", "keep", "answers")
+    assert honestly["second_model"]["outcome"] == "shortcut"
 
 
 def test_texts_that_were_left_out_cannot_be_asked_about(run, data, tmp_path):
-    audit, flips = tmp_path / "audit", tmp_path / "flips.csv"
+    audit, flips = tmp_path / "audit", tmp_path / "questions.csv"
     run("audit", "model", data, "--out", audit, "--unit", "word", "--text-column", "text")
-    run("flips", audit, "model", data, "--cards", "all", "--redact", "--out", flips, "--text-column", "text")
-    _, err = run("judge", audit, flips, *SOUND, "--out", tmp_path / "d.json", status=2)
-    assert "it was written with --redact. Run `flips` again without it." in err
+    run("questions", audit, "model", data, "--word-groups", "all", "--redact", "--out", flips, "--text-column", "text")
+    _, err = run("decide", audit, flips, *SOUND, "--out", tmp_path / "d.json", status=2)
+    assert "it was written with --redact. Run `questions` again without it." in err
 
 
 def test_what_cannot_be_asked_is_said(run, asked, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out = ("--out", "d.json")
     for options, sentence in [
-        ((*SOUND, "--no-text-hashes", *out), "--no-text-hashes cannot be had with a second opinion"),
+        ((*SOUND, "--no-text-hashes", *out), "--no-text-hashes cannot be had with a second model"),
         (SOUND, "--out is missing"),
         ((*SOUND, "--dry-run", *out), "--out is for decisions, and --dry-run makes none."),
         (("--reviewer", "anna", "--dry-run"), "Name one with --with SPEC."),
@@ -148,12 +150,12 @@ def test_what_cannot_be_asked_is_said(run, asked, tmp_path, monkeypatch):
         (("--with", "my_judges:none", *out), "has no function 'none'"),
         ((*SOUND, *SOUND, *out), "are the same"),
     ]:
-        assert sentence in run("judge", *asked, *options, status=2)[1]
+        assert sentence in run("decide", *asked, *options, status=2)[1]
 
 
 def test_fit_goes_the_whole_way(run, data, tmp_path, monkeypatch):
     monkeypatch.setattr("shortcut_guardrail.decisions.AuditedCards.chosen", lambda self, _: self.cards)
-    options = ("--second-opinion", "my_judges:sound", "--text-column", "text", "--strategy", "mask")
+    options = ("--second-model", "my_judges:sound", "--text-column", "text", "--strategy", "mask")
     options += ("--set", "shortcuts.unit=word")
     taken, questions = [], ShortcutGuardrail.questions
 
@@ -163,58 +165,58 @@ def test_fit_goes_the_whole_way(run, data, tmp_path, monkeypatch):
 
     monkeypatch.setattr(ShortcutGuardrail, "questions", spy)
     shown, _ = run("fit", "model", data, *options, "--seed", 3, "--out", tmp_path / "g")
-    assert "A second opinion is asked about" in shown
+    assert "A second model is asked about" in shown
     assert taken == [(3, [], None)]
     decisions = Decisions.from_file(tmp_path / "g" / "decisions.json")
     (honestly,) = [card for card in decisions.cards if "honestly" in card.words]
     assert honestly.source == "machine"
     assert (tmp_path / "g" / str(decisions.answers)).is_file()
-    assert reasons_in(tmp_path / "g")["honestly"] == "second opinion"
+    assert reasons_in(tmp_path / "g")["honestly"] == "second model"
     # A dry run asks nothing. Flips are counted given what people decided and named.
     given = ("--decisions", tmp_path / "g" / "decisions.json", "--shortcut", "soup")
     shown, _ = run("fit", "model", data, *options, *given, "--dry-run")
     assert taken[1][1:] == (["soup"], decisions)
-    assert "A second opinion is asked about" in shown
+    assert "A second model is asked about" in shown
     assert "Strategy" not in shown
 
 
 def test_the_page_says_what_was_decided_and_by_whom(run, asked, tmp_path):
     out, page, stored = tmp_path / "decisions.json", tmp_path / "page.html", asked[0] / "audit.json"
-    run("judge", *asked, *SOUND, "--out", out)
+    run("decide", *asked, *SOUND, "--out", out)
     run("report", stored, "--decisions", out, "--out", page)
-    mended = card_of(out)["second_opinion"]["mended"]
-    assert f"second opinion: my_judges:sound, {mended} : 0, agreement bound .55, shortcut" in page.read_text()
+    fixed = card_of(out)["second_model"]["fixed"]
+    assert f"second model: my_judges:sound, {fixed} : 0, agreement bound .55, shortcut" in page.read_text()
     run("report", stored, "--out", page, "--overwrite")
-    assert "second opinion:" not in page.read_text()
+    assert "second model:" not in page.read_text()
 
 
 def test_one_that_learned_the_same_shortcut_decides_nothing(run, asked, tmp_path):
-    run("judge", *asked, "--with", "my_judges:taken_in", "--out", tmp_path / "d.json")
+    run("decide", *asked, "--with", "my_judges:taken_in", "--out", tmp_path / "d.json")
     assert "decision" not in card_of(tmp_path / "d.json")
 
 
 def test_interval_and_outcome_of_an_open_card_stand_in_one_sentence(capsys):
     why = "At stake is between +2.6 and +10.9 right answers in 100, but 11 cards are judged together, and for this one "
-    opinion = SecondOpinion(("one",), "agreement", 60, 28, 0, 0.56, 0.015, "open", f"{why}q = 0.16 is above 0.05.")
+    opinion = SecondModelResult(("one",), "agreement", 60, 28, 0, 0.56, 0.015, "open", f"{why}q = 0.16 is above 0.05.")
     opinion = replace(opinion, q_value=0.16, at_stake=(0.026, 0.109))
     other = replace(opinion, outcome="shortcut", reason="", q_value=0.01)
-    cards = [Decision((word,), id=word, second_opinion=one) for word, one in (("book", opinion), ("film", other))]
+    cards = [Decision((word,), id=word, second_model=one) for word, one in (("book", opinion), ("film", other))]
     print_decisions(Decisions(tuple(cards), judges=(Judge("one", {}, (), 2),)))
     shown = " ".join(capsys.readouterr().out.split())
-    assert f"Open: book. {why}q = 0.16 is above 0.05." in shown
+    assert f"Open: “book”. {why}q = 0.16 is above 0.05." in shown
     assert "At stake: masking book" not in shown
-    assert "At stake: masking film would bring 2.6 to 10.9 more right answers in 100" in shown
-    assert "Answers of a person that would tell most: flips --cards book." in shown
+    assert "At stake: masking “film” would bring 2.6 to 10.9 more right predictions in 100" in shown
+    assert "A person's answers would help most here: questions --word-groups book." in shown
 
 
-def test_what_flips_call_genuine_holds_for_their_texts_alone(bag):
+def test_what_flips_call_legitimate_holds_for_their_texts_alone(bag):
     guard = ShortcutGuardrail(*bag)
     report = guard.audit(TEXTS, unit="word")
-    genuine = Decision(("honestly",), "keep", "flips", asked=8, broken=8, outcome="genuine")
-    own, others = (Decisions((genuine,), model=report.model, data=data) for data in (report.data, "others"))
+    legitimate = Decision(("honestly",), "keep", "answers", asked=8, broken=8, outcome="legitimate")
+    own, others = (Decisions((legitimate,), model=report.model, data=data) for data in (report.data, "others"))
     with pytest.warns(GuardrailWarning, match="made on other texts"):
         found = [guard.find_shortcuts(TEXTS, decisions=decisions).items for decisions in (own, others)]
-    cleared = [("honestly", "flips") in {(item.text, item.reason) for item in items} for items in found]
+    cleared = [("honestly", "answers") in {(item.text, item.reason) for item in items} for items in found]
     assert cleared == [True, False]
 
 
@@ -267,7 +269,7 @@ def test_an_audit_serves_questions_and_repair(bag, monkeypatch):
     assert (counts["measure"], counts["_sha256"], counts[len(TEXTS)]) == (1, 1, 1)
     questions = guard.questions(report, cards="all")
     assert counts == by_audit
-    decisions = Decisions((Decision(("honestly",), "neutralise", "person"),), model=report.model, data=report.data)
+    decisions = Decisions((Decision(("honestly",), "remove_reliance", "person"),), model=report.model, data=report.data)
     guard.repair(TEXTS, strategy="mask", decisions=decisions, report=report)
     assert counts == by_audit
     # Without the report each call reads the texts once, and no more.

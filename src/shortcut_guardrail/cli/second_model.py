@@ -1,4 +1,4 @@
-"""What `judge --with` and `fit --second-opinion` share: their options, what asking costs, and where answers go."""
+"""What `decide --with` and `fit --second-model` share: their options, what asking costs, and where answers go."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from . import options
 if TYPE_CHECKING:
     from ..decisions import Answers, Decisions, Questions
 
-_of_opinion = partial(typer.Option, rich_help_panel="Second opinion")
+_of_opinion = partial(typer.Option, rich_help_panel="Second model")
 specs = partial(_of_opinion, metavar="SPEC", show_default=False)
 HOW_TO_NAME = (
     "a folder, a Hub id, a TOML file or module:function. Repeat for more; the scores of those that are qualified are "
@@ -40,7 +40,7 @@ class Asking:
     rule: Annotated[
         Literal["agreement", "reference"],
         _of_opinion(
-            help="What second opinions are tested against: reference also holds where judge and model err together."
+            help="What second models are tested against: reference also holds where judge and model err together."
         ),
     ] = "agreement"
     answer_cache: Annotated[

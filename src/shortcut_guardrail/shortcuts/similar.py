@@ -1,7 +1,7 @@
-"""Which words a found word brings with it: those of like meaning that pull to the same side, taken as a set.
+"""Which words a found word brings with it: those of like meaning that push towards the same side, taken as a set.
 
 docs/explanation/audit-statistics.md ("Alike") says what the *side*, the *pool*, its test and the choice are, and why.
-Not exact: which class a candidate pulls to, and which words were found, is known from all texts.
+Not exact: which class a candidate pushes towards, and which words were found, is known from all texts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ALIKE = 0.25
 """Least cosine to the mean of what was found, chosen on made-up words (`results/word_families.json`)."""
 
 LEAST_FOUND = 2
-"""Chosen after a clean classifier of reviews had one genuine word flagged, which brought 59; see
+"""Chosen after a clean classifier of reviews had one legitimate word flagged, which brought 59; see
 docs/research/audit-measured.md."""
 
 LEAST_TEXTS = 5
@@ -33,7 +33,7 @@ LEAST_TEXTS = 5
 _EVEN = 0.5
 
 
-def alike_words(
+def similar_words(
     classifier: Reader,
     texts: EncodedTexts,
     probs: Array,
@@ -51,16 +51,16 @@ def alike_words(
     """
     found = [c for c in report.candidates if c.found]
     names = [c.text for c in found]
-    classes = sorted({c.pulls_to for c in report.flagged if c.pulls_to is not None})
+    classes = sorted({c.pushes_towards for c in report.flagged if c.pushes_towards is not None})
     brought: dict[str, Shortcut] = {}
-    for pulls_to in classes:
-        mine = [c.text for c in found if c.pulls_to == pulls_to]
+    for pushes_towards in classes:
+        mine = [c.text for c in found if c.pushes_towards == pushes_towards]
         if len(mine) < LEAST_FOUND:
             continue
         seen = masked_answers(classifier, texts, mine, probs=probs, erasure=report.erasure)
         side = (seen.before - seen.after).mean(axis=0) > 0
-        open_ = _open_words(report, phrases, pulls_to, {report.label_names[c] for c in np.flatnonzero(side)})
-        pool = alike_to(classifier, mine, [name for name in open_ if name not in names])
+        open_ = _open_words(report, phrases, pushes_towards, {report.label_names[c] for c in np.flatnonzero(side)})
+        pool = similar_to(classifier, mine, [name for name in open_ if name not in names])
         if pool:
             how: dict[str, Any] = {"side": side, "config": config, "erasure": report.erasure}
             p_value, agreeing = ask_pool(classifier, texts, probs, names, pool, **how)
@@ -69,19 +69,21 @@ def alike_words(
     return brought
 
 
-def _open_words(report: AuditReport, phrases: Mapping[str, int], pulls_to: str, side: Set[str]) -> dict[str, Shortcut]:
-    """Candidates that pull to the side, and fixed phrases for the class of what was found, in texts enough."""
-    of_side = [(c.text, c.pulls_to, c.n_present) for c in report.candidates if c.pulls_to in side]
+def _open_words(
+    report: AuditReport, phrases: Mapping[str, int], pushes_towards: str, side: Set[str]
+) -> dict[str, Shortcut]:
+    """Candidates that push towards the side, and fixed phrases for the class of what was found, in texts enough."""
+    of_side = [(c.text, c.pushes_towards, c.n_present) for c in report.candidates if c.pushes_towards in side]
     audited = {c.text for c in report.candidates}
-    fixed = [(name, pulls_to, n) for name, n in phrases.items() if name not in audited]
+    fixed = [(name, pushes_towards, n) for name, n in phrases.items() if name not in audited]
     return {
-        name: Shortcut(name, "found", "alike", n, pulls_to=own)
+        name: Shortcut(name, "found", "similar", n, pushes_towards=own)
         for name, own, n in (*of_side, *fixed)
         if n >= LEAST_TEXTS
     }
 
 
-def alike_to(classifier: Reader, found: Sequence[str], names: Sequence[str]) -> list[str]:
+def similar_to(classifier: Reader, found: Sequence[str], names: Sequence[str]) -> list[str]:
     """Those of some words and phrases that are alike in meaning to what was found, in their order."""
     named = [name for name in names if is_of_content(name)]
     centre = word_vectors(classifier, found).sum(axis=0)

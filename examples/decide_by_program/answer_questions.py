@@ -1,7 +1,7 @@
 """Answers a flips file by two lists of words, and writes decisions by hand, without the library.
 
-python answer_flips.py answer flips.csv answered.csv words.json     {"positive": ["great"], "negative": ["awful"]}
-python answer_flips.py decide decisions.json neutralise:book keep:great,superb
+python answer_questions.py answer questions.csv answered.csv words.json     {"positive": ["great"], "negative":
+["awful"]} python answer_questions.py decide decisions.json remove_reliance:book keep:great,superb
 """
 
 import csv
