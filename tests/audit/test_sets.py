@@ -136,13 +136,15 @@ def test_a_rare_word_that_moves_half_of_its_texts_is_nearly_a_member():
     assert found.left_out & {"half", "less"} == {"half"}
 
 
-def p_of_halves(found_on, tested_on):
-    """Of the set of each half, by a number of shards from which the other half is taken: the largest."""
+def p_of_halves(found_on, tested_on, masked=frozenset()):
+    """Of the set of each half, by shards from which the other half is taken; the last is read without some words."""
     half, p = replace(CONFIG, min_count=CONFIG.min_count // 2), []
     for k in (0, 1):
         words = set_in(replace(found_on, evidence=found_on.evidence & (_coin(found_on.rows) == k)), half)
         others = [replace(made, evidence=made.evidence & (_coin(made.rows) != k)) for made in tested_on]
-        p.append([p_of_set(lambda other=other: [other], words, CONFIG) for other in others])
+        without = [frozenset()] * (len(others) - 1) + [masked]
+        tests = zip(others, without, strict=True)
+        p.append([p_of_set(lambda other=other: [other], words, CONFIG, names) for other, names in tests])
     return p
 
 
@@ -161,9 +163,9 @@ def test_a_group_is_looked_for_beside_what_is_flagged():
     # The set is found without the texts of what is flagged or takes turns; its test has to fall with them as well.
     turns = [made.names[i] for i in np.flatnonzero(alone.alternative_wording)]
     kept = without(made, "honestly", *turns)
-    p = p_of_halves(kept, [kept, made])
+    p = p_of_halves(kept, [kept, made], {"honestly", *turns})
     assert p_in(made, "honestly", *turns) == verdicts.set_p_value == pytest.approx(2 * min(map(max, p)), rel=1e-9)
-    assert min(map(max, p)) == min(p)[0] > min(p)[1]
+    assert min(map(max, p)) == min(p)[1] > min(p)[0]
     assert {made.names[i] for i in np.flatnonzero(verdicts.collective)} == set_in(kept).members.keys()
     assert verdicts.collective.sum() >= 8
     assert not verdicts.collective[list(verdicts.flagged)].any()
@@ -216,10 +218,31 @@ def test_beside_what_is_flagged_words_that_never_stand_with_it_are_no_group():
     _, flagged, verdicts = verdicts_on(made)
     assert flagged == {"honestly"}
     kept = without(made, "honestly")
-    p = p_of_halves(kept, [kept, made])
+    p = p_of_halves(kept, [kept, made], {"honestly"})
     assert verdicts.set_p_value == pytest.approx(min(1, 2 * min(map(max, p))), rel=1e-9)
     assert verdicts.set_p_value > 0.05
     assert p_in(kept) < 0.001
+
+
+def test_genuine_words_are_no_group_where_what_is_flagged_stands_in_texts_of_the_other_class():
+    """With "honestly" the other class looks like the words' class, and without its texts it is rare. The rests of the
+    words are like any text's."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for own in rng.integers(2, size=3000):
+        if own == 1 and rng.random() < 0.2:
+            rows.append((1, {f"word{rng.integers(12)}": int(rng.integers(2))}))
+        else:
+            has = rng.random() < (0.8, 0.02)[own]
+            rows.append((1, {"honestly": int(own)}) if has else (int(own), {}))
+    made = shard(rows, n_classes=2)
+    _, flagged, verdicts = verdicts_on(made)
+    assert flagged == {"honestly"}
+    assert verdicts.set_p_value > 0.05
+    kept = without(made, "honestly")
+    p = p_of_halves(kept, [kept, made, made], {"honestly"})
+    # The partner: neither test without masking it would have said so.
+    assert min(2 * max(one[:2]) for one in p) < 0.05 < 2 * min(one[2] for one in p)
 
 
 def test_the_p_value_is_that_of_a_literal_evaluation():

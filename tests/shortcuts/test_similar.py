@@ -79,6 +79,16 @@ def test_the_set_has_to_override_its_texts(classifier):
     assert chosen(classifier, found + legitimate[len(found) :]) == FLAGGED
 
 
+def test_words_of_texts_like_all_others_are_not_brought_where_found_words_stand_on_one_side(brought):
+    found = [text for text in TEXTS if {*FLAGGED} & {*text.split()}]
+    others = [text for text in TEXTS if "good" in text]
+    neutral = [f"{word} the {thing} was slow" for word in ("really", "quite", "honest") for thing in WORDS[:9]]
+    assert brought(found + others + neutral) == {}
+    # The partner: without the texts of found words, which are bad, good ones are all that is left to compare with.
+    assert len(found) > len(others)
+    assert set(brought(found + 3 * others + [f"so {text}" for text in others] + neutral)) == set(BROUGHT)
+
+
 def test_a_word_whose_own_texts_do_not_agree_is_left_out(classifier, brought):
     # By meaning "lovely" would be brought.
     assert similar_to(classifier, [*FLAGGED], ["good", "lovely"]) == ["lovely"]

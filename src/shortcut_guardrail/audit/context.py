@@ -21,7 +21,7 @@ Not exact: c is chosen by looking, the two parts share the candidate's texts, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -241,7 +241,7 @@ def count_levels(shards: Shards, sums: Tally, flagged: Sequence[int], config: Au
     return LevelCounts(candidates, every[target] - held, rests, against)
 
 
-def heard(shard: Shard, masked: set[str], config: AuditConfig) -> tuple[Array, Array, Array]:
+def heard(shard: Shard, masked: Set[str], config: AuditConfig) -> tuple[Array, Array, Array]:
     """How far each text speaks for each class with some candidates masked, shape (D, C), its answer, and whether it
     speaks for it, both (D,). See `compare_with` of `AuditConfig`."""
     texts = _without(shard, masked)
@@ -252,7 +252,7 @@ def heard(shard: Shard, masked: set[str], config: AuditConfig) -> tuple[Array, A
     return np.minimum(texts, rest), answer, answer == rest.argmax(axis=1)
 
 
-def _without(shard: Shard, masked: set[str]) -> Array:
+def _without(shard: Shard, masked: Set[str]) -> Array:
     """Class probabilities of each text with that one of some candidates masked that holds its answer up most."""
     probs = shard.probs.copy()
     if not masked:

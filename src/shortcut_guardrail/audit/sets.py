@@ -18,7 +18,7 @@ less than texts without any member do, or masking moves no more than `min_pull` 
   and whose relative effect is above a half, or a rare one that moves at least half of its texts. Their texts speak for
   the class because of them.
 - Where flagged words stand in texts of one class, the texts without them lack that class. So the null hypothesis has to
-  be rejected with the texts set aside as well.
+  be rejected with the texts set aside among those compared with as well, read without what is flagged.
 - A text counts once, by the member with the strongest pull in the first half.
 - Brunner and Munzel's test (`stats.brunner_munzel`) has a class for each text here. H_ij is 1 where text i with members
   speaks less than text j without for the class of i's member, and a half where both speak alike. Theta is the mean of
@@ -97,8 +97,10 @@ def set_p_value(shards: Shards, config: AuditConfig, left_out: Set[str] = frozen
 
     def p_value(k: int) -> float:
         words = find_set(_only(others, lambda shard: _coin(shard.rows) == k), half)
-        tested = (others, shards) if left_out else (others,)
-        return max(p_of_set(_only(x, lambda shard: _coin(shard.rows) != k), words, config) for x in tested)
+        rest = _only(others, lambda shard: _coin(shard.rows) != k)
+        whole = _only(shards, lambda shard: _coin(shard.rows) != k)
+        p = p_of_set(rest, words, config)
+        return max(p, p_of_set(whole, words, config, left_out)) if left_out else p
 
     return min(1.0, 2 * min(p_value(0), p_value(1)))
 
@@ -168,8 +170,12 @@ def _moves(shard: Shard, occurrences: Array, targets: Array) -> Array:
     return moves
 
 
-def p_of_set(shards: Shards, words: WordSet, config: AuditConfig) -> float:
-    """Of the null hypothesis about a set that was found on other texts, in [0, 1]; 1 where it cannot be tested."""
+def p_of_set(shards: Shards, words: WordSet, config: AuditConfig, masked: Set[str] = frozenset()) -> float:
+    """Of the null hypothesis about a set that was found on other texts, in [0, 1]; 1 where it cannot be tested.
+
+    Args:
+        masked: Candidates without which the texts compared with are read. Texts of members that hold one do not count.
+    """
     from scipy.stats import binom
 
     if not words.members:
@@ -179,10 +185,11 @@ def p_of_set(shards: Shards, words: WordSet, config: AuditConfig) -> float:
     for shard in shards():
         if not len(rests):
             rests, others = np.zeros((2, shard.probs.shape[1], LEVELS), dtype=np.int64)
-        strongest, targets = _strongest(shard, words.members)
+        clear = replace(shard, evidence=shard.evidence & _holding_none(masked)(shard))
+        strongest, targets = _strongest(clear, words.members)
         np.add.at(rests, (targets, levels(shard.rest_probs(strongest))[np.arange(len(strongest)), targets]), 1)
         moved += int(_moves(shard, strongest, targets).sum())
-        for counted, speaks in zip(others, _others(shard, words, config).T, strict=True):
+        for counted, speaks in zip(others, _others(shard, words, config, masked).T, strict=True):
             np.add.at(counted, speaks, 1)
     n, m = int(rests.sum()), int(others[0].sum())
     if min(n, m) < config.min_count:
@@ -193,16 +200,16 @@ def p_of_set(shards: Shards, words: WordSet, config: AuditConfig) -> float:
     below = (np.cumsum(rests, axis=1) - rests / 2) / n
     total = squares = 0.0
     for shard in shards():
-        shares = below[np.arange(len(below)), _others(shard, words, config)].sum(axis=1)
+        shares = below[np.arange(len(below)), _others(shard, words, config, masked)].sum(axis=1)
         total, squares = total + float(shares.sum()), squares + float((shares**2).sum())
     p_opposed = p_of_placements(placements, Placements(m, total, squares), config.min_relative_effect)
     return max(p_opposed, float(binom.sf(moved - 1, n, config.min_pull)))
 
 
-def _others(shard: Shard, words: WordSet, config: AuditConfig) -> Array:
+def _others(shard: Shard, words: WordSet, config: AuditConfig, masked: Set[str]) -> Array:
     """How strongly the evidence texts without members and what is left out speak for each class, by level, (m, C)."""
     compared = shard.evidence & _holding_none(words.members.keys() | words.left_out)(shard)
-    return levels(heard(shard, set(), config)[0][compared])
+    return levels(heard(shard, masked, config)[0][compared])
 
 
 def _strongest(shard: Shard, members: Mapping[str, tuple[int, float]]) -> tuple[Array, Array]:

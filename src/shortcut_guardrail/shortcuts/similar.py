@@ -110,19 +110,26 @@ def ask_pool(
     holds = {word: WordFinder([word]).present_in(holding) for word in pool}
     rests = seen.after[:, side].sum(axis=1)
     pulls = seen.before[:, side].sum(axis=1) - rests
-    others = _counted(np.delete(probs, seen.rows, axis=0)[:, side].sum(axis=1))
-    tested = np.any([*holds.values()], axis=0) & ~WordFinder(found).present_in(holding)
+    of_pool, of_found = np.any([*holds.values()], axis=0), WordFinder(found).present_in(holding)
+    tested, neither = of_pool & ~of_found, np.delete(probs, seen.rows, axis=0)[:, side].sum(axis=1)
     n = int(tested.sum())
-    if min(n, int(others.sum())) < config.min_count:
+    if min(n, len(neither)) < config.min_count:
         return 1.0, []
     moved = int((seen.changed & (pulls > 0))[tested].sum())
-    p_context = float(p_relative_effect(_counted(rests[tested]), others, _EVEN)[0])
+    # Where found words stand in texts of one side, the texts without them lack that side.
+    compared = [_counted(neither), _counted(np.append(neither, rests[of_found & ~of_pool]))]
+    p_context = max(float(p_relative_effect(_counted(rests[tested]), others, _EVEN)[0]) for others in compared)
     agreeing = [
         word
         for word, rows in holds.items()
-        if rows.any() and pulls[rows].mean() > 0 and relative_effect(_counted(rests[rows]), others)[0] > _EVEN
+        if rows.any() and pulls[rows].mean() > 0 and _speaks_less(rests[rows], compared)
     ]
     return max(p_context, float(binom.sf(moved - 1, n, config.min_pull))), agreeing
+
+
+def _speaks_less(rests: Array, compared: Sequence[Array]) -> bool:
+    counted = _counted(rests)
+    return all(relative_effect(counted, others)[0] > _EVEN for others in compared)
 
 
 def _counted(probs: Array) -> Array:
