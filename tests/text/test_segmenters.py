@@ -90,6 +90,10 @@ def test_only_runs_without_spaces_are_cut_and_by_words_or_spans():
     with segmenting(Segmenter("own", cut)):
         finder = WordFinder(["说实话", "咖"])
         assert [(o.word, o.start) for o in finder.find(text)] == [("说实话", 6)]
+    assert words_of("说实话", lambda _: [(0, 0), (0, 3)]) == ["说实话"]
+    for wrong in (len, lambda run: [1, 2], lambda run: [("说", "实")]):
+        with pytest.raises(DataError, match=r"The segmenter 'own' makes .* of '说实话', but must give a list of words"):
+            words_of("说实话", wrong)
     for wrong in ([(0, 2), (1, 3)], [(1, 4)], ["实", "说"], ["别"]):
         with pytest.raises(DataError, match=r"The segmenter 'own' cuts '说实话' into .* must not overlap"):
             words_of("说实话", lambda _, wrong=wrong: wrong)

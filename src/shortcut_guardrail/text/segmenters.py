@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from itertools import pairwise
+from operator import index
 from typing import Any
 
 from ..data import enumerated
@@ -80,10 +81,10 @@ class Segmenter:
         Raises:
             DataError: Words overlap, or are not those of the run.
         """
-        found, spans, end = list(self._cut(run)), list[tuple[int, int]](), 0
+        found, spans, end = self._words(run), list[tuple[int, int]](), 0
         for one in found:
-            start, stop = (run.find(one, end), 0) if isinstance(one, str) else (int(one[0]), int(one[1]))
-            stop = stop or start + len(one)
+            start = run.find(one, end) if isinstance(one, str) else one[0]
+            stop = start + len(one) if isinstance(one, str) else one[1]
             if start < end or stop > len(run) or stop < start:
                 raise DataError(
                     f"The segmenter '{self.name}' cuts '{run[:60]}' into {str(found)[:60]}: words must "
@@ -93,6 +94,18 @@ class Segmenter:
             spans += [(start, stop)] if stop > start else []
             end = stop
         return (*spans, *((i, i + 1) for i in range(end, len(run))))
+
+
+    def _words(self, run: str) -> list[str | tuple[int, int]]:
+        """What was cut, in types that are known."""
+        found = self._cut(run)
+        try:
+            return [one if isinstance(one, str) else (index(one[0]), index(one[1])) for one in found]
+        except (TypeError, IndexError) as error:
+            raise DataError(
+                f"The segmenter '{self.name}' makes {found!r:.60} of '{run[:60]}', but must give a list of words, or "
+                "of their spans (start, end)."
+            ) from error
 
 
 def recorded_segmenter(name: str | None) -> Segmenter | None:
