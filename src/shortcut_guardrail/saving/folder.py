@@ -109,15 +109,9 @@ def _choice(folder: Path, record: GuardrailRecord, classifier: Reader) -> Streng
     certificate = record.certificate
     # Another number format moves answers near a tie only; these change what is answered.
     names, heads = ("max_length", "head", "windows", "label", "threshold"), classifier.heads
-    threshold = 0.5 if record.label is None else record.thresholds.get(record.label, 0.5)
+    threshold = record.thresholds.get(record.label or heads.labels[-1], 0.5)
     certified = record.max_length, record.head, record.windows, record.label, threshold
-    asked = (
-        classifier.max_length,
-        heads.kind,
-        classifier.windows,
-        heads.label,
-        heads.threshold if heads.label else threshold,
-    )
+    asked = classifier.max_length, heads.kind, classifier.windows, heads.label, heads.threshold
     if certificate is not None and asked != certified:
         apart = [i for i in range(len(names)) if certified[i] != asked[i]]
         said = [", ".join(f"{names[i]} {one[i]}" for i in apart) for one in (certified, asked)]
