@@ -80,7 +80,7 @@ def _adapted(
             f"The adapter in '{name}' does not say which model it was trained on. Name the folder or Hub id of that "
             "with base=."
         )
-    with suppress(Exception), quiet_transformers():
+    with suppress(OSError, ValueError), quiet_transformers():  # it has none of its own
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
     return attach(model, name, options["revision"]), tokenizer
 
