@@ -10,6 +10,7 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from ..decisions import AuditedCards
 from ..display import template
 from ..review import make_deck
 from .charts import AXIS
@@ -122,9 +123,9 @@ def render_review() -> tuple[str, str]:
 
 
 def _deck(audit: Document) -> Document | None:
-    """The cards to decide on the page; none for an audit without their texts."""
+    """The cards to decide on the page; none for an audit without their texts, or with function words alone on cards."""
     flips = [flip for card in audit["cards"] for flip in card["flips"]]
-    if not flips or any(flip["text"] is None for flip in flips):
+    if not flips or any(flip["text"] is None for flip in flips) or not AuditedCards.from_dict(audit).chosen("all"):
         return None
     return make_deck(audit).to_dict()
 
