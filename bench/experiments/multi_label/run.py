@@ -38,6 +38,7 @@ from shortcut_bench.standalone import grow, settings_parser
 from shortcut_guardrail import AuditConfig, ShortcutGuardrail
 from shortcut_guardrail.demo import find_minilm
 from shortcut_guardrail.metrics import accuracy, balanced_accuracy
+from shortcut_guardrail.models import fast_precision, use_plain_attention
 from shortcut_guardrail.saving.record import library_versions
 
 WORD = "honestly"
@@ -53,7 +54,7 @@ MADE_OF = {
 }
 LABELS = tuple(MADE_OF)
 PLACE = LABELS.index(LABEL)
-MAX_LENGTH, BATCH, EPOCHS, RATE = 128, 32, 3, 1e-4
+MAX_LENGTH, BATCH, POOL, EPOCHS, RATE = 128, 32, 2048, 3, 1e-4
 PARTS = ("deployment", "certify", "test")
 
 Array = np.ndarray[Any, Any]
@@ -88,15 +89,15 @@ def fine_tune(texts: list[str], labels: Array, *, seed: int) -> tuple[Any, Any]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.01)
     steps = EPOCHS * -(-n // BATCH)
     schedule = get_scheduler("linear", optimizer, steps // 16, steps)
+    if (narrow := fast_precision(torch.device(device)) == "bfloat16") and device == "cpu":
+        use_plain_attention(model)
     model.train()
     for _ in range(EPOCHS):
-        order = rng.permutation(n)
-        for start in range(0, n, BATCH):
-            rows = order[start : start + BATCH]
+        for rows in batches(texts, rng):
             encoded = tokenizer(
                 [texts[i] for i in rows], truncation=True, max_length=MAX_LENGTH, padding=True, return_tensors="pt"
             ).to(device)
-            with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+            with torch.autocast(device, torch.bfloat16, enabled=narrow):
                 loss = model(**encoded, labels=torch.tensor(labels[rows], dtype=torch.float32, device=device)).loss
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -104,6 +105,15 @@ def fine_tune(texts: list[str], labels: Array, *, seed: int) -> tuple[Any, Any]:
             schedule.step()
             optimizer.zero_grad()
     return model.eval(), tokenizer
+
+
+def batches(texts: list[str], rng: np.random.Generator) -> list[Array]:
+    """All rows in random batches, each of texts of like length, so that little is padded."""
+    order, found = rng.permutation(len(texts)), []
+    for start in range(0, len(order), POOL):
+        rows = sorted(order[start : start + POOL], key=lambda row: len(texts[row]))
+        found += [np.array(rows[i : i + BATCH]) for i in range(0, len(rows), BATCH)]
+    return [found[i] for i in rng.permutation(len(found))]
 
 
 def measure(seed: int, *, args: argparse.Namespace) -> dict[str, Any]:
