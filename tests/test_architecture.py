@@ -144,7 +144,7 @@ LINES_OF = {
     "the house": 24_000,
     "words that users understand": 60,
     "exports and the Hub": 687,
-    "kinds of models that people deploy": 1_260,
+    "kinds of models that people deploy": 1_420,
     "any classifier": 975,
     "words that are added, and cues that are missing": 870,
     "audits over weeks": 788,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from shortcut_guardrail import ShortcutGuardrail
+from shortcut_guardrail.report.labels import _folders
 from tables import read_rows
 from tiny_models import SHORTCUT_TEXTS, tiny_bert
 
@@ -29,9 +30,11 @@ def files(tmp_path):
 def test_one_label_goes_the_whole_way_and_the_others_stay(files, cli, ok):
     folder, texts = files
     model, data, others = folder / "model", folder / "data.jsonl", folder / "others.jsonl"
-    status, _, err = cli("audit", model, data, "--out", folder / "audit")
-    assert status == 2
-    assert "Say which one is meant, as in --label negative." in " ".join(err.split())
+    fit = ("fit", model, data, "--out", folder / "guard")
+    for command in (fit, ("audit", model, data, "--label-column", "mixed", "--out", folder / "audit")):
+        status, _, err = cli(*command)
+        assert status == 2
+        assert "Say which one is meant, as in --label negative." in " ".join(err.split())
     mixed = ("--label", "mixed", "--thresholds", "mixed=0.45,positive=0.6")
     ok("audit", model, data, *mixed, "--label-column", "mixed", "--out", folder / "audit")
     audit = json.loads((folder / "audit/audit.json").read_text())
@@ -73,3 +76,35 @@ def test_one_label_goes_the_whole_way_and_the_others_stay(files, cli, ok):
     ok("export", folder / "guard", "--out", folder / "exported")
     exported = ShortcutGuardrail.from_pretrained(folder / "exported", label="positive")
     np.testing.assert_allclose(exported.label_probabilities(texts), probs, atol=1e-5)
+
+
+def test_without_a_label_each_is_audited_as_with_it(files, cli, ok):
+    folder, _ = files
+    model, data, out = folder / "model", folder / "data.jsonl", folder / "all"
+    said, _ = ok("audit", model, data, "--out", out)
+    assert [name for name in NAMES if name in said] == list(NAMES)
+    rows = json.loads((out / "labels.json").read_text())
+    assert [(row["label"], row["folder"]) for row in rows] == [(name, name) for name in NAMES]
+    page = (out / "report.html").read_text()
+    for row in rows:
+        assert f'<a href="{row["folder"]}/report.html"><bdi>{row["label"]}</bdi></a>' in page
+        ok("audit", model, data, "--label", row["label"], "--out", folder / row["label"])
+        one, other = (json.loads((place / row["folder"] / "audit.json").read_text()) for place in (out, folder))
+        assert {**one, "seconds": 0} == {**other, "seconds": 0}
+        assert row["predicted"] == one["predicted"][row["label"]]
+        groups = [card["words"] for card in one["cards"] if card["evidence"]["status"] != "not_flagged"]
+        assert sorted(group["words"] for group in row["word_groups"]) == sorted(groups)
+    audit = ("--audit", out / "mixed", "--shortcut", "honestly", "--out", folder / "guard", *FAST)
+    ok("fit", model, data, "--label", "mixed", *audit)
+    status, _, err = cli("audit", model, data, "--out", out, "--fail-if", "mstps >= 0", "--overwrite")
+    assert status == 1
+    assert [line.split(":")[1] for line in err.splitlines() if "failed" in line] == [f" label {n}" for n in NAMES]
+    # One kind of folder takes the place of the other, whole.
+    ok("audit", model, data, "--label", "mixed", "--out", out, "--overwrite")
+    assert not (out / "labels.json").exists()
+    assert not (out / "mixed").exists()
+
+
+def test_folders_of_labels_are_apart_from_each_other_and_from_the_files():
+    labels = ("sexual/minors", "sexual minors", "Self-Harm", "../..", "labels.json", "仇恨")
+    assert _folders(labels) == ["sexual-minors", "sexual-minors-1", "self-harm", "label", "labels-json", "仇恨"]

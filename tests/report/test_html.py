@@ -14,10 +14,13 @@ from audits import CALIBRATION, HOSTILE, NAN, TOO_FEW, UNDECIDED, UNTESTED, audi
 from shortcut_guardrail import FitReport, Repair, Shortcut, Shortcuts, StrengthChoice, preset
 from shortcut_guardrail.audit.conditions import GateOutcome
 from shortcut_guardrail.audit.evidence import Agreement
+from shortcut_guardrail.cards import Flip
+from shortcut_guardrail.cards.card import Moved
 from shortcut_guardrail.mitigation.changes import Change, Changes
 from shortcut_guardrail.mitigation.training import AdapterTraining
 from shortcut_guardrail.report import view
 from shortcut_guardrail.report.html import render_audit, render_comparison
+from shortcut_guardrail.report.labels import SHOWN_OF_A_LABEL, label_rows, print_labels, render_labels
 from shortcut_guardrail.report.terminal import print_audit, print_certificate, print_evaluations, print_repair, words_of
 from shortcut_guardrail.strength.calibration import Calibration
 from shortcut_guardrail.strength.certificate import Certificate, CertifiedStrength
@@ -128,6 +131,33 @@ def test_cards_on_a_page_are_there_redacted_or_not():
         assert f'<tr id="card-{report.cards[0].id}">' in page
         assert "20.5%" in page
     assert 'id="cards"' not in render_audit(audit(candidate("honestly")))
+
+
+def test_a_page_with_function_words_alone_on_its_cards_asks_nothing():
+    for word, asks in (("the", False), ("soup", True)):
+        flip = Flip.of(0, "positive", "negative", f"{word} was warm")
+        cards = (card(word, status="undecided", flips=(flip,), moved=(Moved("positive", "negative", 8),)),)
+        page = render_audit(audit(candidate(word), cards=cards, model="m" * 64, data="d" * 64))
+        assert ('id="deck"' in page) == asks
+
+
+def test_a_table_of_labels_on_a_page_and_in_a_terminal(printed):
+    some = (*(card(f"word{i}", status="undecided") for i in range(SHOWN_OF_A_LABEL)), card("tea", status="flagged"))
+    documents = {name: audit(cards=cards).to_dict() for name, cards in (("<b>", some), ("y", some[:1]), ("z", ()))}
+    rows = label_rows(documents)
+    assert [group["words"] for group in rows[0]["word_groups"]][:2] == [["tea"], ["word0"]]
+    page = render_labels(rows, fdr=0.05)
+    assert re.findall(r'rowspan="(\d)"><a href="(\w+)/report.html"><bdi>(.*?)<', page) == [
+        (str(SHOWN_OF_A_LABEL + 1), "b", "&lt;b&gt;"),
+        ("1", "y", "y"),
+        ("1", "z", "z"),
+    ]
+    assert ("and 1 more" in page, "nothing is flagged or undecided" in page) == (True, True)
+    lines, text = printed(rows, lambda rows: print_labels(rows, fdr=0.05, n_truncated=1))
+    assert row_of(lines, "tea") == "<b> 75.0% ! tea 12 8 20.5% positive".split()
+    assert row_of(lines, "z ") == "z 75.0% -".split()
+    assert "and 1 more" in text
+    assert "40 texts, 3 labels. 1 text was longer than the model takes and cut." in text
 
 
 def test_long_names_are_folded_and_numbers_are_not(printed):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,6 +17,7 @@ from ..audit import Condition, check_conditions, parse_condition
 from ..config import AuditConfig
 from ..data import FileTexts, MemoryTexts, TextData, Texts, TextSource, read_data, to_json, write_folder
 from ..errors import ConfigError
+from ..text import visible_name
 from . import options
 from .compare import exit_by
 from .running import stderr
@@ -100,13 +102,15 @@ def audit(
 
     The texts need no labels. Every candidate is listed with how often masking it changes the answer, the label it
     pushes towards, and whether it is flagged: whether it decides texts whose rest speaks against it. Where the texts at
-    hand cannot tell, it is undecided.
+    hand cannot tell, it is undecided. A model that can give a text several labels is audited for each, unless --label
+    names one.
     """
     from ..classifiers import is_spec
     from ..decisions import AUDIT_FILE
+    from ..models import LabelNeededError
     from ..report import print_audit
 
-    output.check(options.Place(out, key=AUDIT_FILE), inputs=[data, *loading.read_from(model)])
+    output.check(options.Place(out, key=key_of(out)), inputs=[data, *loading.read_from(model)])
     conditions: list[Condition] = [parse_condition(text) for text in fail_if or ()]
     chosen: dict[str, Any] = {"compare_with": compare_with, "erasure": erasure, "shard_size": shard_size}
     chosen["budget"] = budget
@@ -115,8 +119,17 @@ def audit(
     large = _is_large(data) and not is_spec(model)
     found = None if large else _read(data, given, loading.label_of(model))
     source: Any = FileTexts(data, **given) if found is None else MemoryTexts(found.texts, found.labels, name=data)
-    guard = loading.load(model)
     how = {"redact": redact, "hashes": not no_text_hashes, "overwrite": output.overwrite}
+    try:
+        guard = loading.load(model)
+    except LabelNeededError as needed:
+        if found is None or label_column or shard_size or resume:
+            raise  # the labels of rows, and audits in shards, are of one label
+        guard = loading.load(model, label=needed.labels[0])
+        documents = _audit_labels(guard, found.texts, config, out, output=output, **how)
+        output.finish(documents)
+        exit_by(*(check_conditions(one, conditions) for one in documents.values()), names=[*documents])
+        return
     if shard_size or resume or found is None:
         document = _audit_in_shards(guard, source, config, out, resume=resume, output=output, **how)
     else:
@@ -186,8 +199,48 @@ def make_audit(
         if not guard.is_fitted and report.unit != "token" and not config.budget:
             found = guard.find_shortcuts(texts, report=report, progress=progress)
             report = replace(report, would_take=tuple(item for item in found.items if item.reliance_removed))
-    inputs = (report.input_to_dict(index, redact=how["redact"]) for index in range(report.n))
-    return report, {} if out is None else write_audit(report, inputs, out, **how)
+    return report, {} if out is None else write_audit(report, _inputs(report, how["redact"]), out, **how)
+
+
+def _inputs(report: AuditReport, redact: bool) -> Iterator[dict[str, Any]]:
+    return (report.input_to_dict(index, redact=redact) for index in range(report.n))
+
+
+LABELS_FILE = "labels.json"
+
+
+def key_of(out: Path) -> str:
+    """The file by which the folder of an audit is known, or one with an audit of each label."""
+    from ..decisions import AUDIT_FILE
+
+    return LABELS_FILE if (out / LABELS_FILE).is_file() else AUDIT_FILE
+
+
+def _audit_labels(
+    guard: ShortcutGuardrail, texts: Texts, config: AuditConfig, out: Path, *, output: options.Output, **how: bool
+) -> dict[str, dict[str, Any]]:
+    """Audit each label of a model that can give a text several: a folder with an audit of each, and one table."""
+    from ..report import label_rows, print_labels, render_labels
+
+    reports = {}
+    for label in guard.labels:
+        output.say(f"Label {visible_name(label)}")
+        reports[label], _ = make_audit(guard.about(label), texts, config, None, output=output, **how)
+    documents = {label: _document(report, **how) for label, report in reports.items()}
+    rows = label_rows(documents)
+
+    def fill(folder: Path) -> None:
+        for row, (label, report) in zip(rows, reports.items(), strict=True):
+            (own := folder / row["folder"]).mkdir()
+            _fill(own, report, documents[label], _inputs(report, how["redact"]), redact=how["redact"])
+        (folder / LABELS_FILE).write_text(to_json(rows), encoding="utf-8")
+        (folder / "report.html").write_text(render_labels(rows, fdr=config.fdr), encoding="utf-8")
+
+    write_folder(out, fill, key=key_of(out), overwrite=how["overwrite"])
+    if output.speaks:
+        print_labels(rows, fdr=config.fdr, n_truncated=next(iter(reports.values())).n_truncated)
+        output.say(f"Written: {out / 'report.html'}, and beside it the audit of each label in a folder of its own")
+    return documents
 
 
 def _audit_in_shards(
@@ -220,19 +273,26 @@ def write_audit(
     report: AuditReport, inputs: Iterable[dict[str, Any]], out: Path, *, redact: bool, hashes: bool, overwrite: bool
 ) -> dict[str, Any]:
     """Write the folder of an audit, and return what its `audit.json` holds."""
+    document = _document(report, redact=redact, hashes=hashes)
+    fill = partial(_fill, report=report, document=document, inputs=inputs, redact=redact)
+    write_folder(out, fill, key=key_of(out), overwrite=overwrite)
+    return document
+
+
+def _document(report: AuditReport, *, redact: bool, hashes: bool, **_: bool) -> dict[str, Any]:
+    return (report if hashes else report.without_text_hashes()).to_dict(redact=redact)
+
+
+def _fill(
+    folder: Path, report: AuditReport, document: dict[str, Any], inputs: Iterable[dict[str, Any]], *, redact: bool
+) -> None:
     from ..decisions import AUDIT_FILE
     from ..report import render_audit
     from ..saving import PREDICTIONS_FILE, predictions_of
 
-    document = (report if hashes else report.without_text_hashes()).to_dict(redact=redact)
-
-    def fill(folder: Path) -> None:
-        (folder / PREDICTIONS_FILE).write_bytes(predictions_of(report))
-        (folder / AUDIT_FILE).write_text(to_json(document), encoding="utf-8")
-        (folder / "report.html").write_text(render_audit(document, redact=redact), encoding="utf-8")
-        with (folder / "important_tokens.jsonl").open("w", encoding="utf-8") as lines:
-            for one in inputs:
-                lines.write(json.dumps(one, ensure_ascii=False) + "\n")
-
-    write_folder(out, fill, key=AUDIT_FILE, overwrite=overwrite)
-    return document
+    (folder / PREDICTIONS_FILE).write_bytes(predictions_of(report))
+    (folder / AUDIT_FILE).write_text(to_json(document), encoding="utf-8")
+    (folder / "report.html").write_text(render_audit(document, redact=redact), encoding="utf-8")
+    with (folder / "important_tokens.jsonl").open("w", encoding="utf-8") as lines:
+        for one in inputs:
+            lines.write(json.dumps(one, ensure_ascii=False) + "\n")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -77,14 +79,20 @@ def compare(
     exit_by(outcome)
 
 
-def exit_by(outcome: GateOutcome) -> None:
-    """Say on stderr what a gate found, a line for each, and leave with status 1 if anything was breached."""
+def exit_by(*outcomes: GateOutcome, names: Sequence[str] = ()) -> None:
+    """Say on stderr what gates found, a line for each, and leave with status 1 if anything was breached.
+
+    Args:
+        names: Of what each gate is about, where there are several.
+    """
     console = stderr()
-    for note in outcome.notes:
-        console.print(f"note: {note}")
-    for breach in outcome.breaches:
-        console.print(f"failed: {breach}")
-    if not outcome.passed:
+    for outcome, name in zip_longest(outcomes, names):
+        of = "" if name is None else f"label {visible_name(name)}: "
+        for note in outcome.notes:
+            console.print(f"note: {of}{note}")
+        for breach in outcome.breaches:
+            console.print(f"failed: {of}{breach}")
+    if not all(outcome.passed for outcome in outcomes):
         raise typer.Exit(FAILED_RUN)
 
 

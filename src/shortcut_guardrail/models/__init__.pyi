@@ -21,6 +21,7 @@ from .encoding import said_of_controls as said_of_controls
 from .encoding import warn_of_controls as warn_of_controls
 from .encoding import warn_of_cut as warn_of_cut
 from .heads import HeadReading as HeadReading
+from .heads import LabelNeededError as LabelNeededError
 from .loading import architecture_of as architecture_of
 from .loading import load_causal as load_causal
 from .loading import load_model as load_model

@@ -14,6 +14,14 @@ from ..errors import ConfigError, ModelError
 from ..typing import Head
 
 
+class LabelNeededError(ConfigError):
+    """A head with several labels was given, and none was named: `labels` are its names."""
+
+    def __init__(self, said: str, labels: tuple[str, ...]) -> None:
+        super().__init__(said)
+        self.labels = labels
+
+
 @dataclass(frozen=True)
 class HeadReading:
     """A head, and which of its questions is asked.
@@ -108,9 +116,10 @@ def read_head(model: Any, kind: Head | None, label: str | None, thresholds: Thre
             f"{enumerated(list(HeadReading(kind, names).answers))}. Leave it out."
         )
     if many and label is None:
-        raise ConfigError(
+        raise LabelNeededError(
             f"'{name}' has a multi-label head, so that {enumerated(list(names))} are questions of their own. "
-            f"Say which one is meant, as in label='{names[0]}'."
+            f"Say which one is meant, as in label='{names[0]}'.",
+            names,
         )
     given = read_thresholds(thresholds)
     known = names if many else names[-1:]

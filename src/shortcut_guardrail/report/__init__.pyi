@@ -6,6 +6,9 @@ from .history import render_history as render_history
 from .html import render_audit as render_audit
 from .html import render_comparison as render_comparison
 from .html import render_review as render_review
+from .labels import label_rows as label_rows
+from .labels import print_labels as print_labels
+from .labels import render_labels as render_labels
 from .terminal import cut_note as cut_note
 from .terminal import new_table as new_table
 from .terminal import print_audit as print_audit

@@ -95,7 +95,6 @@ class Segmenter:
             end = stop
         return (*spans, *((i, i + 1) for i in range(end, len(run))))
 
-
     def _words(self, run: str) -> list[str | tuple[int, int]]:
         """What was cut, in types that are known."""
         found = self._cut(run)
