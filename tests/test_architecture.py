@@ -146,7 +146,7 @@ LINES_OF = {
     "exports and the Hub": 687,
     "kinds of models that people deploy": 1_420,
     "any classifier": 975,
-    "words that are added, and cues that are missing": 870,
+    "words that are added, and cues that are missing": 1_008,
     "audits over weeks": 788,
 }
 """The library's lines. Those of the house go up only by lines removed elsewhere, the others with what they name."""

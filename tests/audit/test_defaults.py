@@ -15,6 +15,10 @@ LABELS = ("attack", "harmless")
 TOPICS = [f"topic{i}" for i in range(30)]
 
 
+TOSS = {word: 1.0 if i % 2 else -1.0 for i, word in enumerate(TOPICS)}
+"""Topics that speak for either class alike."""
+
+
 def corpus(n: int, seed: int, *, template: str = "", cue: str = "kindly", against: str = "") -> list[str]:
     """Texts, half of which hold the cue of `harmless`, or open with a template; the others what speaks against it."""
     rng = np.random.default_rng(seed)
@@ -35,27 +39,52 @@ def found(weights, texts, *, bias, harmless=("kindly",), attack=()):
 def test_the_class_that_is_left_without_cues_is_the_default():
     # Nothing speaks for an attack; "kindly" speaks for harmless texts.
     one = found({"kindly": 4.0}, corpus(200, 0), bias=-2.0)
-    assert one.default == "attack"
+    assert (one.default, one.reasons) == ("attack", ("without content", "cues", "halves"))
     (held,) = one.held_up
     assert (held.label, held.cues, held.n, held.given) == ("harmless", ("kindly",), 100, (100, 0))
     assert held.by_chance[0] < 30
-    assert (one.probes[0].change, one.probes[0].given) == ("function words", (150, 0))
+    probe = one.probes[0]
+    assert (probe.change, probe.before, probe.kept, probe.given) == ("function words", (75, 75), (75, 0), (150, 0))
     said = defaults_said(audit(candidate("a"), label_names=LABELS, predicted=(20, 20), defaults=one).to_dict())
-    assert said[0].startswith("Without a cue for 'harmless' this model predicts 'attack': in 100% of 100 texts")
-    assert "when “kindly” are missing" in said[0] or "when “kindly” is missing" in said[0]
-    assert said[1].startswith("What is left without content is 'attack': 100% of texts of function words alone")
+    assert said[0].startswith("Texts without content are predicted as 'attack': 100% of texts of function words alone")
+    assert "So 'harmless' needs a cue, and a text may get 'attack' for what it does not say." in said[0]
+    assert said[1].startswith("Without a cue for 'harmless' this model predicts 'attack': in 100% of 100 texts")
+    assert "when “kindly” is missing" in said[1]
 
 
 def test_there_is_none_where_both_classes_have_cues_of_their_own():
     texts = corpus(200, 0, against="ignore")
     # Both words decide; what is left is a coin that topics toss.
-    toss = {word: 1.0 if i % 2 else -1.0 for i, word in enumerate(TOPICS)}
-    both = found({"kindly": 5.0, "ignore": -5.0, **toss}, texts, bias=0.0, attack=("ignore",))
+    both = found({"kindly": 5.0, "ignore": -5.0, **TOSS}, texts, bias=0.0, attack=("ignore",))
     assert both.default is None
     assert not defaults_said(audit(candidate("a"), label_names=LABELS, predicted=(20, 20), defaults=both).to_dict())
     # The default is the class, whichever of the two it is: with the bias on the other side.
     other = found({"ignore": -4.0}, texts, bias=2.0, harmless=(), attack=("ignore",))
     assert other.default == "harmless"
+
+
+def test_a_class_falls_where_its_opening_is_cut_though_no_cue_is_known_and_topics_count_too():
+    # A quarter of the texts of drawn words are given the other class, so that texts without content do not tell.
+    texts = corpus(300, 0, template="write a note about")
+    weights = {"write": 9.0, **TOSS}
+    one = found(weights, texts, bias=-2.0, harmless=("note",))
+    assert (one.default, one.reasons) == ("attack", ("cues", "halves"))
+    held = one.held_up[0]
+    assert (held.label, held.cues) == ("harmless", ("write a note about",))  # of which "note" is a part
+    said = defaults_said(audit(candidate("a"), label_names=LABELS, predicted=(20, 20), defaults=one).to_dict())
+    assert said[2].endswith("when only their second half is. So what keeps them from it stands at the start.")
+    # Where the opening says nothing, no class falls to the other.
+    assert found(TOSS, texts, bias=-0.5, harmless=("note",)).default is None
+
+
+def test_a_frequent_class_is_no_default():
+    # Nine of ten texts are harmless by their topics. Without content a text is harmless by a hair.
+    rng = np.random.default_rng(0)
+    good, bad = TOPICS[::2], TOPICS[1::2]
+    texts = [" ".join([*rng.choice(bad if i % 10 == 0 else good, 8), "the", "of"]) for i in range(400)]
+    one = found({**dict.fromkeys(good, 1.0), **dict.fromkeys(bad, -1.0)}, texts, bias=0.1, harmless=(), attack=())
+    assert one.probes[1].given[1] / one.probes[1].n < 0.75  # words are drawn from texts of both classes alike
+    assert one.default is None
 
 
 def test_a_wrapper_that_decides_is_told_from_one_that_does_not():

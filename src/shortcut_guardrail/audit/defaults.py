@@ -4,15 +4,19 @@ Removing a word shows what hangs on its presence. A model may also go by what is
 made from templates, it gives everything without the template to the other class. No word of such a text decides, so
 that none is found. Nothing but `predict_proba(texts)` is asked here.
 
-*Cues* of a class are the `MOST_CUES` candidates that hold its predictions up most. They are cut out of texts of the
-class, and so are as many random words of the same texts. *Without content*, texts say nothing: their function words
-alone, or words that are drawn from other texts. Cues are not among them, function words or not.
+*Cues* of a class are the openings and endings that decide for it, and the candidates that hold its predictions up most,
+`MOST_CUES` in all. They are cut out of texts of the class, and so are as many random words of the same texts.
+*Without content*, texts say nothing: their function words alone, or words that are drawn from texts of all classes
+alike. Cues are not among them, function words or not.
 
-A class A is the *default* if all of this holds, by the lower ends of 95 % intervals:
+A class A is the *default* for one of two reasons, by the ends of 95 % intervals that speak against it, where other
+classes are predicted as well:
 
-- Of the texts without content, of either kind, more than `LEAST_WITHOUT` are given A.
-- Of the texts of other classes, more than `LEAST_LEFT` are given A when the cues of their class are missing: more than
-  when as many random words are, and more than texts of A lose their class without its own cues.
+- Texts without content are nearly always given A: of either kind, more than `NEARLY_ALL`.
+- Most texts without content are given A, and the other classes *fall* to it: without their cues, or with one half of
+  each text after the other, the share of their texts that are given A is larger than the share of texts of A that lose
+  it so, by `LEAST_FALL` and more. Classes that have cues of their own fall alike, wherever these stand. Without cues
+  more has to change than without as many random words.
 
 Where a class means "none of these" (neutral, other, not toxic) it is the default rightly, and is reported as well.
 """
@@ -20,7 +24,7 @@ Where a class means "none of these" (neutral, other, not toxic) it is the defaul
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,7 +38,7 @@ from .insertions import Answer, sides, with_words
 MOST_TEXTS, LEAST_TEXTS = 150, 20
 """Texts that are asked about with each change, and those that a share is said of at least."""
 MOST_CUES = 10
-LEAST_WITHOUT, LEAST_LEFT = 0.7, 0.15
+NEARLY_ALL, LEAST_FALL = 0.7, 0.2
 LEAST_WRAPPED = 0.05
 WRAPPER_WORDS = (3, 12)
 MOST_WRAPPERS = 3
@@ -48,13 +52,15 @@ class Probe:
     Attributes:
         change: What was done to them: `function words`, `drawn words`, `half the words`, `first half`, `second half`.
         n: Texts that were asked about; those of which nothing was left are not.
-        same: Of these, texts that keep their class.
-        given: How many are given each class, in the order of the labels.
+        before: How many of them were given each class unchanged, in the order of the labels.
+        kept: How many of these keep it.
+        given: How many are given each class.
     """
 
     change: str
     n: Count
-    same: Count
+    before: tuple[Count, ...]
+    kept: tuple[Count, ...]
     given: tuple[Count, ...]
 
 
@@ -108,12 +114,15 @@ class Defaults:
 
     Attributes:
         default: The class that is what is left; `None` if there is none.
+        reasons: Why: `without content`, where nearly all such texts are given it; `cues`, `halves`, where other classes
+            fall to it without their cues, or with half of each text.
         probes: Texts whose content or shape was changed.
         held_up: For each class that has cues.
         wrappers: Openings and endings that recur, the most frequent first.
     """
 
     default: str | None
+    reasons: tuple[str, ...]
     probes: tuple[Probe, ...]
     held_up: tuple[HeldUp, ...]
     wrappers: tuple[Wrapper, ...]
@@ -134,11 +143,14 @@ def find_defaults(
     asked, classes = _Asked(answer, len(label_names)), probs.argmax(axis=1)
     sample = range(min(MOST_TEXTS, len(texts)))
     rng = np.random.default_rng(0)
-    named = WordFinder([cue for of_class in cues.values() for cue in of_class])
-    bag = [word for text in texts for part in sides(text) for word in _spelled(without_words(part, named))] or [""]
+    wrappers = tuple(_wrapper(asked, texts, classes, label_names, *one) for one in _recurring(texts))
+    of_class = {label: _with_wrappers(cues.get(label, ()), label, wrappers) for label in label_names}
+    named = WordFinder([cue for chosen in of_class.values() for cue in chosen])
+    bags = [_words_of([texts[i] for i in np.flatnonzero(classes == c)], named) for c in range(len(label_names))]
+    bags = [bag for bag in bags if bag] or [[""]]
     changes: dict[str, Callable[[str], str]] = {
         "function words": lambda part: _kept(without_words(part, named), lambda word: not is_content(unit_key(word))),
-        "drawn words": lambda part: " ".join(bag[int(i)] for i in rng.integers(len(bag), size=len(_spelled(part)))),
+        "drawn words": lambda part: " ".join(_drawn(bags, rng) for _ in _spelled(part)),
         "half the words": lambda part: _kept(part, lambda _: rng.random() < 0.5),
         "first half": lambda part: " ".join((words := _spelled(part))[: (len(words) + 1) // 2]),
         "second half": lambda part: " ".join((words := _spelled(part))[len(words) // 2 :]),
@@ -146,14 +158,35 @@ def find_defaults(
     probes = []
     for change, made in changes.items():
         given, chosen = asked.about([_changed(texts[i], made) for i in sample])
-        probes.append(Probe(change, len(given), int((given == classes[chosen]).sum()), asked.counts(given)))
+        before = classes[chosen]
+        counts = (asked.counts(of) for of in (before, before[given == before], given))
+        probes.append(Probe(change, len(given), *counts))
     held_up = []
     for number, label in enumerate(label_names):
         rows = np.flatnonzero(classes == number).tolist()
-        if found := _held_up(asked, [texts[i] for i in rows], label, cues.get(label, ()), rng):
+        if found := _held_up(asked, [texts[i] for i in rows], label, of_class[label], rng):
             held_up.append(found)
-    wrappers = tuple(_wrapper(asked, texts, classes, label_names, *one) for one in _recurring(texts))
-    return Defaults(_default(label_names, probes, held_up), tuple(probes), tuple(held_up), wrappers)
+    predicted = np.bincount(classes, minlength=len(label_names))
+    default, reasons = _default(label_names, predicted, probes, held_up)
+    return Defaults(default, reasons, tuple(probes), tuple(held_up), wrappers)
+
+
+def _with_wrappers(cues: Sequence[str], label: str, wrappers: Sequence[Wrapper]) -> tuple[str, ...]:
+    """The cues of a class: openings and endings without which it loses texts, and candidates that are part of none."""
+    deciding = [w for w in wrappers if w.label == label and w.n_without - w.without > LEAST_FALL * w.n_without]
+    rest = [cue for cue in cues if not any(f" {cue} " in f" {wrapper.text} " for wrapper in deciding)]
+    return (*(wrapper.text for wrapper in deciding), *rest)[:MOST_CUES]
+
+
+def _words_of(texts: Sequence[Text], cues: WordFinder) -> list[str]:
+    """All words of texts but their cues."""
+    return [word for text in texts for part in sides(text) for word in _spelled(without_words(part, cues))]
+
+
+def _drawn(bags: Sequence[Sequence[str]], rng: np.random.Generator) -> str:
+    """A word of a text of any class, each as likely as the other: a class is no more frequent than another."""
+    bag = bags[int(rng.integers(len(bags)))]
+    return bag[int(rng.integers(len(bag)))]
 
 
 class _Asked:
@@ -175,11 +208,10 @@ class _Asked:
 
 
 def _held_up(
-    asked: _Asked, texts: Sequence[Text], label: str, cues: Sequence[str], rng: np.random.Generator
+    asked: _Asked, texts: Sequence[Text], label: str, cues: tuple[str, ...], rng: np.random.Generator
 ) -> HeldUp | None:
     """Texts of a class without its cues; `None` if too few hold one."""
-    chosen = tuple(cues[:MOST_CUES])
-    finder = WordFinder(chosen)
+    finder = WordFinder(cues)
     bearing = [text for text in texts if any(finder.present(part) for part in sides(text))][:MOST_TEXTS]
     without = [_changed(text, lambda part: without_words(part, finder)) for text in bearing]
     given, left = asked.about(without)
@@ -191,23 +223,45 @@ def _held_up(
         return _changed(text, lambda part: _thinned(part, len(_spelled(next(made))), rng))
 
     random, _ = asked.about([thinned(bearing[i], without[i]) for i in left])
-    return HeldUp(label, chosen, len(given), asked.counts(given), asked.counts(random))
+    return HeldUp(label, cues, len(given), asked.counts(given), asked.counts(random))
 
 
-def _default(label_names: Sequence[str], probes: Sequence[Probe], held_up: Sequence[HeldUp]) -> str | None:
-    """The class that is what is left; see the head of this module."""
+def _default(
+    label_names: Sequence[str], predicted: Array, probes: Sequence[Probe], held_up: Sequence[HeldUp]
+) -> tuple[str | None, tuple[str, ...]]:
+    """The class that is what is left, and why; see the head of this module."""
     empty = [probe for probe in probes if probe.change in ("function words", "drawn words") and probe.n >= LEAST_TEXTS]
+    n = sum(probe.n for probe in empty)
     for number, label in enumerate(label_names):
-        if not empty or min(_low(p.given[number], p.n) for p in empty) <= LEAST_WITHOUT:
+        of_others = predicted.sum() - predicted[number]
+        if of_others < LEAST_TEXTS or not n or _low(sum(probe.given[number] for probe in empty), n) <= 0.5:
             continue
-        own = next((one for one in held_up if one.label == label), None)
-        kept = 1.0 if own is None else own.given[number] / own.n
-        others = [one for one in held_up if one.label != label]
-        n, gone = sum(one.n for one in others), sum(one.given[number] for one in others)
-        random = sum(one.by_chance[number] for one in others)
-        if n and _low(gone, n) > max(LEAST_LEFT, random / n) and gone / n > 1 - kept:
-            return label
-    return None
+        sure = len(empty) == 2 and min(_low(probe.given[number], probe.n) for probe in empty) > NEARLY_ALL
+        if reasons := (*["without content"] * sure, *_falls(number, label, probes, held_up)):
+            return label, reasons
+    return None, ()
+
+
+def _falls(number: int, label: str, probes: Sequence[Probe], held_up: Sequence[HeldUp]) -> Iterator[str]:
+    """What makes the other classes fall to a class, if it is missing."""
+    n = gone = by_chance = n_own = lost = 0
+    for one in held_up:
+        if one.label == label:
+            n_own, lost = one.n, one.n - one.given[number]
+        else:
+            n, gone, by_chance = n + one.n, gone + one.given[number], by_chance + one.by_chance[number]
+    if gone > by_chance and _more(gone, n, lost, n_own):
+        yield "cues"
+    halves = [probe for probe in probes if probe.change.endswith("half")]
+    n_own, kept = sum(probe.before[number] for probe in halves), sum(probe.kept[number] for probe in halves)
+    n, gone = sum(probe.n for probe in halves) - n_own, sum(probe.given[number] for probe in halves) - kept
+    if min(n, n_own) >= 2 * LEAST_TEXTS and _more(gone, n, n_own - kept, n_own):
+        yield "halves"
+
+
+def _more(gone: int, n: int, lost: int, n_own: int) -> bool:
+    """Whether the first share is larger by `LEAST_FALL`, whatever they are within their intervals."""
+    return bool(n) and _low(gone, n) - (exact_interval(lost, n_own)[1] if n_own else 0.0) >= LEAST_FALL
 
 
 def _low(successes: int, n: int) -> float:

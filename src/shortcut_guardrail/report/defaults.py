@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..display import interval, percent, some
@@ -21,30 +21,46 @@ def defaults_said(document: Document) -> list[str]:
     said = []
     if default is not None:
         number = labels.index(default)
-        for one in found["held_up"]:
-            if one["label"] != default:
-                said.append(_without_cues(one, default, number))
         asked = [p for p in found["probes"] if p["change"] in _SAID and p["n"]]
         probes = [f"{percent(p['given'][number] / p['n'], 0)} of {_SAID[p['change']]}" for p in asked]
+        others = [f"'{label}'" for label in labels if label != default]
+        needs = f"{others[0]} needs a cue" if len(others) == 1 else "the other classes need a cue"
         said.append(
-            f"Texts without content are predicted as '{default}': {' and '.join(probes)}. So a text may get this "
-            "class for what it does not say. Deleting words does not fix that. A higher threshold, or labelled "
+            f"Texts without content are predicted as '{default}': {' and '.join(probes)}. So {needs}, and a text may get "
+            f"'{default}' for what it does not say. Deleting words does not fix that. Another threshold, or labelled "
             "texts without the cues, may."
         )
+        held_up = [one for one in found["held_up"] if one["label"] != default]
+        said += [_without_cues(one, default, number, found["reasons"]) for one in held_up]
+        if "halves" in found["reasons"]:
+            said.append(_halves([p for p in found["probes"] if p["change"].endswith("half")], default, number))
     return [*said, *(_wrapper(one) for one in found["wrappers"] if _decides(one))]
 
 
-_SAID = {"function words": "texts of function words alone", "drawn words": "words drawn from other texts"}
+_SAID = {"function words": "texts of function words alone", "drawn words": "words sampled from other texts"}
 
 
-def _without_cues(one: Document, default: str, number: int) -> str:
+def _without_cues(one: Document, default: str, number: int, reasons: Sequence[str]) -> str:
     gone, chance, n = one["given"][number], one["by_chance"][number], one["n"]
-    cues = some([f"“{visible_name(cue)}”" for cue in one["cues"]])
-    return (
-        f"Without a cue for '{one['label']}' this model predicts '{default}': in {percent(gone / n, 0)} of {n} "
-        f"texts ({interval(*exact_interval(gone, n))}) when {cues} are missing, and in {percent(chance / n, 0)} "
-        "when as many random words are."
+    cues, are = some([f"“{visible_name(cue)}”" for cue in one["cues"]]), "is" if len(one["cues"]) == 1 else "are"
+    said = (
+        f"Without a cue for '{one['label']}' this model predicts '{default}': in {percent(gone / n, 0)} of {n} texts "
+        f"({interval(*exact_interval(gone, n))}) when {cues} {are} missing, and in {percent(chance / n, 0)} when as "
+        "many random words are."
     )
+    return said if "cues" in reasons else f"{said} So these are not all of its cues."
+
+
+def _halves(probes: Sequence[Document], default: str, number: int) -> str:
+    """What becomes of texts of which a half is left, and where what decides stands, if it stands in one of them."""
+    gone = [(p["given"][number] - p["kept"][number]) / (p["n"] - p["before"][number]) for p in probes]
+    first, second = (percent(share, 0) for share in gone)
+    said = (
+        f"Of the texts of other classes {first} are given '{default}' when only their first half is left, and {second} "
+        "when only their second half is."
+    )
+    place = "start" if gone[1] >= 2 * gone[0] else "end" if gone[0] >= 2 * gone[1] else None
+    return f"{said} So what keeps them from it stands at the {place}." if place else said
 
 
 def _decides(one: Document) -> bool:
