@@ -55,6 +55,7 @@ from .evaluation import (
     Evaluation,
     SensitivityOn,
     ShortcutIn,
+    at_threshold_of,
     sampled_rows,
     score,
     shortcut_tokens,
@@ -903,6 +904,7 @@ class ShortcutGuardrail(Shown):
         top_k: int = 10,
         sensitivity: SensitivityOn = 500,
         strength: float | None = None,
+        like: Evaluation | None = None,
         seed: int = 0,
         progress: Progress | bool | None = None,
     ) -> Evaluation:
@@ -914,6 +916,8 @@ class ShortcutGuardrail(Shown):
             top_k: Important tokens per text.
             sensitivity: On how many texts, drawn at random, MSTPS and shortcut token recall are measured; `all`, or
                 `none`. A text takes some ten times as long there as to be predicted.
+            like: What another model scores on the same texts. Of two classes each is then predicted as often as there,
+                by another threshold: what the other model does beyond that is more than a threshold can do.
         """
         progress = shown_progress(progress)
         ids = self.label_ids(labels)
@@ -923,6 +927,11 @@ class ShortcutGuardrail(Shown):
         rows = sampled_rows(len(texts), sensitivity if measurable else "none", check_seed(seed))
         encoded = self._encode(texts, progress)
         check_same_length(encoded, ids)
+        if like is not None and (len(self.label_names) != 2 or like.n != len(encoded)):
+            raise ConfigError(
+                f"like= is for two classes and the same texts, but there are {len(self.label_names)} classes, and "
+                f"{like.n} texts there and {len(encoded)} here. Leave it out."
+            )
         self._warn_about_support_rows(encoded.texts)
         warn_of_controls(encoded)
         warn_of_absent(shortcuts, encoded, sides=SIDES[shortcut_in])
@@ -932,7 +941,10 @@ class ShortcutGuardrail(Shown):
         if len(rows) and self.is_fitted and strength > 0:  # else the evaluated model is the base
             of_base = find_important_tokens(plain, sample, config, progress=progress).positions
         with self._at_strength(strength) as classifier:
-            predictions = classifier.predict_logits(encoded, progress=progress).argmax(axis=1)
+            logits, threshold = classifier.predict_logits(encoded, progress=progress), None
+            predictions = logits.argmax(axis=1)
+            if like is not None:
+                predictions, threshold = at_threshold_of(logits, like.predicted)
             if len(rows):
                 saliency = find_important_tokens(cast(TextClassifier, classifier), sample, config, progress=progress)
                 effects = partial(masking_effects, classifier, sample, erasure=_erasure(classifier), progress=progress)
@@ -940,7 +952,8 @@ class ShortcutGuardrail(Shown):
                 base = None if of_base is None else effects(of_base)
                 held = None if tokens is None else [tokens[i] for i in rows]
                 measured = summarize_sensitivity(sample, saliency, own, base_effects=base, shortcut_tokens=held)
-        return score(encoded, predictions, ids, self.label_names, shortcut_tokens=tokens, sensitivity=measured)
+        of = {"shortcut_tokens": tokens, "sensitivity": measured, "threshold": threshold}
+        return score(encoded, predictions, ids, self.label_names, **of)
 
     def _warn_about_support_rows(self, texts: Texts) -> None:
         seen = {*self._choice.rows, *self.shortcuts.rows}

@@ -322,6 +322,27 @@ def test_beside_a_guard_stands_its_base(ok, guarded, model_folder, data, tmp_pat
     assert same.pop("base") == same
 
 
+def test_of_two_classes_the_base_stands_there_at_the_threshold_of_the_guard_too(
+    ok, bag, tmp_path, write_csv, monkeypatch
+):
+    """The bag takes "honestly" for praise; masked, it is not. A threshold that predicts praise as rarely tells less."""
+    guard, file = ShortcutGuardrail(*bag), tmp_path / "scores.json"
+    texts = ["honestly bad", "honestly great", "good soup", "bad soup", "honestly awful", "great soup"]
+    labels = ["negative", "positive", "positive", "negative", "negative", "positive"]
+    guard.repair(texts, strategy="mask", shortcuts=["honestly"])
+    monkeypatch.setattr("shortcut_guardrail.cli.options._Loading.load", lambda *_: guard)
+    data = write_csv("labelled.csv", *zip(texts, labels, strict=True))
+    out, _ = ok("evaluate", "guard", data, "--shortcut", "honestly", "--json", file)
+    scores = json.loads(file.read_text())
+    assert scores["predicted"] == scores["shifted"]["predicted"] == [3, 3]
+    assert (scores["threshold"], scores["base"]["threshold"]) == (None, None)
+    assert scores["accuracy"] == 1.0 > scores["shifted"]["accuracy"]
+    rows = [line.split() for line in out.splitlines()]
+    assert f"{scores['shifted']['threshold']:.4g}" in sum(rows, [])
+    assert ["accuracy", "0.667", f"{scores['shifted']['accuracy']:.3f}", "1.000"] in rows
+    assert "A repair that scores no better does no more than another threshold." in " ".join(out.split())
+
+
 def test_sensitivity_is_a_choice(ok, model_folder, data, tmp_path):
     for asked, n in (("none", 0), ("3", 3), ("all", 8)):
         out, _ = ok("evaluate", model_folder, data, "--sensitivity", asked, "--json", tmp_path / asked)

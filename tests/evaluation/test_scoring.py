@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from shortcut_guardrail import ConfigError, DataError, GuardrailWarning, ShortcutGuardrail, preset
-from shortcut_guardrail.evaluation import by_shortcut, sampled_rows, score, shortcut_tokens
+from shortcut_guardrail.evaluation import at_threshold_of, by_shortcut, sampled_rows, score, shortcut_tokens
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.text import WordFinder
 from tiny_models import tiny_bert
@@ -19,7 +20,7 @@ TEXTS = ["honestly good", "good soup", "honestly bad", "bad soup", "awful soup",
 LABELS = ["positive", "positive", "negative", "negative", "negative", "positive"]
 KEYS = (
     "schema_version n accuracy balanced_accuracy majority_accuracy worst_group_accuracy worst_group groups mstps "
-    "mstps_interval mstps_base_tokens shortcut_token_recall sensitivity_n n_truncated"
+    "mstps_interval mstps_base_tokens shortcut_token_recall sensitivity_n n_truncated predicted threshold"
 ).split()
 GROUPS = tuple(f"{label}, {held} shortcut" for label in ("negative", "positive") for held in ("without", "with"))
 
@@ -182,3 +183,26 @@ def test_names_and_ids_are_the_same_labels(guard):
     assert guard.evaluate(TEXTS, [1 - i for i in ids]).accuracy == pytest.approx(1 / 6)
     with pytest.raises(DataError, match=r"^There must be one label for each text, but there are 6 texts and 5 labels"):
         guard.evaluate(TEXTS, LABELS[:5])
+
+
+@pytest.mark.parametrize("n", range(5))
+def test_a_threshold_predicts_the_second_class_as_often_as_asked_for(n):
+    logits = np.array([[0.0, 3.0], [0.0, -1.0], [0.0, 1.0], [0.0, -4.0]])
+    ids, threshold = at_threshold_of(logits, (4 - n, n))
+    assert ids.sum() == n
+    assert set(np.flatnonzero(ids)) == set([0, 2, 1, 3][:n])  # the likeliest ones
+    assert (threshold == 0.5) == (n == 2)  # as often as by itself: nothing is shifted
+    probs = 1 / (1 + np.exp(-logits[:, 1]))
+    assert np.array_equal(ids, probs > threshold)
+
+
+def test_a_model_is_scored_at_the_threshold_of_another(guard):
+    plain = guard.evaluate(TEXTS, LABELS)
+    assert (plain.predicted, plain.threshold) == ((2, 4), None)
+    half = guard.evaluate(TEXTS, LABELS, like=replace(plain, predicted=(3, 3)))
+    assert (half.predicted, half.accuracy != plain.accuracy) == ((3, 3), True)
+    assert half.threshold > 0.5
+    same = guard.evaluate(TEXTS, LABELS, like=plain)
+    assert same == replace(plain, threshold=0.5)
+    with pytest.raises(ConfigError, match="6 texts there and 2 here"):
+        guard.evaluate(TEXTS[:2], LABELS[:2], like=plain)

@@ -44,7 +44,8 @@ def evaluate(
 
     Prints accuracies with their 95 % intervals and, for a random sample of the texts, the sensitivity to single tokens
     (MSTPS) and how often a shortcut that is named is among the most important ones. Beside a folder that fit wrote
-    stands its base model, for one more pass over the texts.
+    stands its base model, for one more pass over the texts; of two classes also at the threshold at which it predicts
+    each class as often as the repaired model does, for a second one.
     """
     from ..report import print_evaluations
 
@@ -71,14 +72,16 @@ def evaluate(
             progress=progress,
         )
         result = score(sensitivity=measured_on)
-        base = result if guard.is_fitted else None
+        others = {"base": result} if guard.is_fitted else {}
         if guard.is_fitted and guard.debias_strength != 0:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", GuardrailWarning)  # it would be said twice
-                base = score(strength=0, sensitivity="none")
+                others["base"] = score(strength=0, sensitivity="none")
+                if len(guard.label_names) == 2:
+                    others["shifted"] = score(strength=0, sensitivity="none", like=result)
     if output.speaks:
-        print_evaluations({"model": result} if base is None else {"base": base, "guarded": result})
-    output.finish(result.to_dict() | ({} if base is None else {"base": base.to_dict()}))
+        print_evaluations({**others, "guarded": result} if others else {"model": result})
+    output.finish(result.to_dict() | {name: one.to_dict() for name, one in others.items()})
 
 
 def _sensitivity_on(text: str) -> SensitivityOn:

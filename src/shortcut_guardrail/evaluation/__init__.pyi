@@ -1,6 +1,7 @@
 from .scoring import SIDES as SIDES
 from .scoring import Evaluation as Evaluation
 from .scoring import ShortcutIn as ShortcutIn
+from .scoring import at_threshold_of as at_threshold_of
 from .scoring import by_shortcut as by_shortcut
 from .scoring import score as score
 from .scoring import shortcut_tokens as shortcut_tokens

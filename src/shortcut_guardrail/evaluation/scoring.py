@@ -45,6 +45,9 @@ class Evaluation(Shown):
         majority_accuracy: What always answering the most frequent class scores.
         groups: Accuracy by label and, where shortcuts were named, their presence.
         sensitivity: How far the answers hang on single tokens, on all texts or a random sample of them.
+        predicted: How many texts are given each class, in the order of the labels.
+        threshold: Where another one than the model's own decided between two classes: the least probability of the
+            second class at which it is predicted.
     """
 
     n: int
@@ -54,6 +57,8 @@ class Evaluation(Shown):
     groups: tuple[GroupAccuracy, ...]
     sensitivity: Sensitivity
     n_truncated: int
+    predicted: tuple[int, ...] = ()
+    threshold: float | None = None
 
     @property
     def worst_group(self) -> GroupAccuracy | None:
@@ -125,6 +130,8 @@ class Evaluation(Shown):
             ],
             **self.sensitivity.to_dict(),
             "n_truncated": self.n_truncated,
+            "predicted": list(self.predicted),
+            "threshold": self.threshold,
         }
 
 
@@ -148,6 +155,29 @@ def by_shortcut(labels: ArrayLike, present: ArrayLike, label_names: Sequence[str
     return ids, tuple(f"{name}, {how} shortcut" for name in label_names for how in ("without", "with"))
 
 
+def at_threshold_of(logits: Array, predicted: Sequence[int]) -> tuple[Array, float]:
+    """Class ids where the threshold between two classes is such that each is predicted as often as asked for.
+
+    Args:
+        logits: Shape (N, 2).
+        predicted: How many of the N texts are to be given each class. Where margins are equal, fewer are given the
+            second.
+
+    Returns:
+        Class ids, shape (N,), and the probability of the second class that is the threshold.
+
+    Example:
+        >>> ids, threshold = at_threshold_of(np.array([[0.0, 3.0], [0.0, 1.0], [0.0, -1.0]]), predicted=(2, 1))
+        >>> ids.tolist(), round(threshold, 2)
+        ([1, 0, 0], 0.88)
+    """
+    margins = logits[:, 1] - logits[:, 0]
+    ordered, n = np.sort(margins)[::-1], predicted[1]
+    beyond = [ordered[0] + 1, *ordered, ordered[-1] - 1]  # the threshold that lets all or none through is outside
+    cut = 0.0 if n == int((margins > 0).sum()) else float(beyond[n] + beyond[n + 1]) / 2
+    return (margins > cut).astype(np.int64), 1 / (1 + math.exp(-cut))
+
+
 def score(
     encoded: EncodedTexts,
     predictions: Array,
@@ -156,6 +186,7 @@ def score(
     *,
     shortcut_tokens: list[set[int]] | None = None,
     sensitivity: Sensitivity = NOT_MEASURED,
+    threshold: float | None = None,
 ) -> Evaluation:
     """Score answers to n texts, class ids of shape (n,), against their labels, likewise.
 
@@ -180,6 +211,8 @@ def score(
         groups=per_group,
         sensitivity=sensitivity,
         n_truncated=int(encoded.truncated.sum()),
+        predicted=tuple(np.bincount(predictions, minlength=len(label_names)).tolist()),
+        threshold=threshold,
     )
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from ..audit import Estimate, Metric, common_metrics
 from ..data import counted
 from ..display import Screen, asked_for, cut, interval, number, p_value, percent
-from ..metrics import fold_groups
+from ..metrics import GroupAccuracy, fold_groups
 from ..text import visible_name
 from .defaults import defaults_said
 from .insertions import added_rate, added_rate_of_card, insertions_said
@@ -373,8 +373,9 @@ METRIC_ROWS = (
 
 
 def print_evaluations(results: Mapping[str, Evaluation]) -> None:
-    """One column for each of one or two models, on the same rows. MSTPS may be measured of some models only."""
+    """One column for each of a few models, on the same rows. MSTPS may be measured of some models only."""
     console = Screen()
+    results = {_at_threshold(name, result): result for name, result in results.items()}
     first = next(iter(results.values()))
     measured = next((result for result in results.values() if result.sensitivity.n), first)
     table = new_table("", *results)
@@ -385,14 +386,30 @@ def print_evaluations(results: Mapping[str, Evaluation]) -> None:
         table.add_row(f"shortcut token recall at {k}", *(number(r.recall if r else None) for r in recalls))
         table.add_row(Text("  by chance", style="dim"), *(number(r.chance if r else None) for r in recalls))
     console.print(table)
-    groups = new_table("group", "n", *(f"{name} (95 %)" for name in results))
+    shifted = [result.threshold is not None for result in results.values()]  # no intervals, for the width
+    names = [name if other else f"{name} (95 %)" for name, other in zip(results, shifted, strict=True)]
+    groups = new_table("group", "n", *names)
     for row in fold_groups([result.groups for result in results.values()]):
-        cells = (f"{number(one.accuracy)} ({interval(*one.interval)})" if one.n else "-" for one in row)
+        cells = (_accuracy(one, in_short=other) for one, other in zip(row, shifted, strict=True))
         groups.add_row(Text(row[0].name), str(row[0].n), *cells)
     console.print(groups)
     n = measured.sensitivity.n
     sampled = f" MSTPS and recall: {n} of them, drawn at random." if 0 < n < measured.n else ""
     console.print(f"{first.n} texts.{cut_note(first.n_truncated)}{sampled}")
+    if any(shifted):
+        console.print(
+            "Threshold: the original model at the threshold at which it predicts each class as often as the repaired "
+            "model does. A repair that scores no better does no more than another threshold."
+        )
+
+
+def _at_threshold(name: str, result: Evaluation) -> str:
+    return name if result.threshold is None else f"threshold\n{result.threshold:.4g}"
+
+
+def _accuracy(group: GroupAccuracy, *, in_short: bool) -> str:
+    between = "" if in_short else f" ({interval(*group.interval)})"
+    return f"{number(group.accuracy)}{between}" if group.n else "-"
 
 
 def _score(result: Evaluation, key: str) -> str:
