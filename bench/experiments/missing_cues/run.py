@@ -1,10 +1,13 @@
 """How often the default class is found where a template was planted in one class, and how often where none was.
 
     python bench/experiments/missing_cues/run.py --data-dir ../shared/data --out results/missing_cues.json
+    python bench/experiments/missing_cues/run.py --data-dir ../shared/data --encoder words --rows 4000 \\
+        --seeds $(seq 0 39) --out results/missing_cues_words.json
 
 Classifiers of movie reviews (SST-2) are fine-tuned on the same rows twice: as they are, and with one of three openings
 before most of the texts of one class, which is the other one at every second seed. The audit gets unlabelled texts that
-were made alike. In `planted` cases it is to name the other class as the default, in `clean` ones none.
+were made alike. In `planted` cases it is to name the other class as the default, in `clean` ones none. With
+`--encoder words` the classifier is a logistic regression on words and pairs of words.
 
 Finished cases are kept. Called again, the command measures what is missing.
 """
@@ -44,10 +47,9 @@ def measure(kind: str, seed: int, *, args: argparse.Namespace) -> dict[str, Any]
     if kind == "planted":
         training = with_openings(training, of_training, opened, rng)
         deployed = with_openings(deployed, of_plain, opened, rng)
-    recipe = FinetuneConfig(learning_rate=args.learning_rate, epochs=args.epochs, batch_size=32, max_length=64)
-    encoder = find_encoder(args.encoder).source
-    trained = finetune_classifier(training, of_training, encoder=encoder, label_names=LABELS, config=recipe, seed=seed)
-    guard = ShortcutGuardrail(trained.model, trained.tokenizer, max_length=64, batch_size=64, precision="auto")
+    guard = (
+        of_words(training, of_training) if args.encoder == "words" else fine_tuned(training, of_training, seed, args)
+    )
     report = guard.audit(deployed)
     assert report.defaults is not None
     expected = LABELS[1 - opened] if kind == "planted" else None
@@ -60,6 +62,25 @@ def measure(kind: str, seed: int, *, args: argparse.Namespace) -> dict[str, Any]
         "predicted": list(report.predicted),
         "defaults": report.to_dict(redact=True)["defaults"],
     }
+
+
+def fine_tuned(texts: list[str], labels: list[int], seed: int, args: argparse.Namespace) -> ShortcutGuardrail:
+    """An encoder."""
+    recipe = FinetuneConfig(learning_rate=args.learning_rate, epochs=args.epochs, batch_size=32, max_length=64)
+    encoder = find_encoder(args.encoder).source
+    trained = finetune_classifier(texts, labels, encoder=encoder, label_names=LABELS, config=recipe, seed=seed)
+    return ShortcutGuardrail(trained.model, trained.tokenizer, max_length=64, batch_size=64, precision="auto")
+
+
+def of_words(texts: list[str], labels: list[int]) -> ShortcutGuardrail:
+    """A bag of words and pairs of words."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    model = make_pipeline(TfidfVectorizer(ngram_range=(1, 2)), LogisticRegression(C=10.0, max_iter=1000))
+    model.fit(texts, labels)
+    return ShortcutGuardrail.around(lambda asked: model.predict_proba(list(asked)), LABELS)
 
 
 def read(file: Path) -> tuple[list[str], list[int]]:
