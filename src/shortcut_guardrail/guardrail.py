@@ -952,7 +952,7 @@ class ShortcutGuardrail(Shown):
                 base = None if of_base is None else effects(of_base)
                 held = None if tokens is None else [tokens[i] for i in rows]
                 measured = summarize_sensitivity(sample, saliency, own, base_effects=base, shortcut_tokens=held)
-        of = {"shortcut_tokens": tokens, "sensitivity": measured, "threshold": threshold}
+        of: dict[str, Any] = {"shortcut_tokens": tokens, "sensitivity": measured, "threshold": threshold}
         return score(encoded, predictions, ids, self.label_names, **of)
 
     def _warn_about_support_rows(self, texts: Texts) -> None:
