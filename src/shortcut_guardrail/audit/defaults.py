@@ -146,7 +146,8 @@ def find_defaults(
     wrappers = tuple(_wrapper(asked, texts, classes, label_names, *one) for one in _recurring(texts))
     of_class = {label: _with_wrappers(cues.get(label, ()), label, wrappers) for label in label_names}
     named = WordFinder([cue for chosen in of_class.values() for cue in chosen])
-    bags = [_words_of([texts[i] for i in np.flatnonzero(classes == c)], named) for c in range(len(label_names))]
+    rows = [np.flatnonzero(classes == number).tolist() for number in range(len(label_names))]
+    bags = [_words_of([texts[i] for i in of], named) for of in rows]
     bags = [bag for bag in bags if bag] or [[""]]
     changes: dict[str, Callable[[str], str]] = {
         "function words": lambda part: _kept(without_words(part, named), lambda word: not is_content(unit_key(word))),
@@ -162,12 +163,10 @@ def find_defaults(
         counts = (asked.counts(of) for of in (before, before[given == before], given))
         probes.append(Probe(change, len(given), *counts))
     held_up = []
-    for number, label in enumerate(label_names):
-        rows = np.flatnonzero(classes == number).tolist()
-        if found := _held_up(asked, [texts[i] for i in rows], label, of_class[label], rng):
+    for label, of in zip(label_names, rows, strict=True):
+        if found := _held_up(asked, [texts[i] for i in of], label, of_class[label], rng):
             held_up.append(found)
-    predicted = np.bincount(classes, minlength=len(label_names))
-    default, reasons = _default(label_names, predicted, probes, held_up)
+    default, reasons = _default(label_names, [len(of) for of in rows], probes, held_up)
     return Defaults(default, reasons, tuple(probes), tuple(held_up), wrappers)
 
 
@@ -227,13 +226,13 @@ def _held_up(
 
 
 def _default(
-    label_names: Sequence[str], predicted: Array, probes: Sequence[Probe], held_up: Sequence[HeldUp]
+    label_names: Sequence[str], predicted: Sequence[int], probes: Sequence[Probe], held_up: Sequence[HeldUp]
 ) -> tuple[str | None, tuple[str, ...]]:
     """The class that is what is left, and why; see the head of this module."""
     empty = [probe for probe in probes if probe.change in ("function words", "drawn words") and probe.n >= LEAST_TEXTS]
     n = sum(probe.n for probe in empty)
     for number, label in enumerate(label_names):
-        of_others = predicted.sum() - predicted[number]
+        of_others = sum(predicted) - predicted[number]
         if of_others < LEAST_TEXTS or not n or _low(sum(probe.given[number] for probe in empty), n) <= 0.5:
             continue
         sure = len(empty) == 2 and min(_low(probe.given[number], probe.n) for probe in empty) > NEARLY_ALL
