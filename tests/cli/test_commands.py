@@ -338,7 +338,7 @@ def test_of_two_classes_the_base_stands_there_at_the_threshold_of_the_guard_too(
     assert (scores["threshold"], scores["base"]["threshold"]) == (None, None)
     assert scores["accuracy"] == 1.0 > scores["shifted"]["accuracy"]
     rows = [line.split() for line in out.splitlines()]
-    assert f"{scores['shifted']['threshold']:.4g}" in sum(rows, [])
+    assert f"{scores['shifted']['threshold']:.4g}" in out
     assert ["accuracy", "0.667", f"{scores['shifted']['accuracy']:.3f}", "1.000"] in rows
     assert "A repair that scores no better does no more than another threshold." in " ".join(out.split())
 
