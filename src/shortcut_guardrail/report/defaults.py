@@ -27,8 +27,8 @@ def defaults_said(document: Document) -> list[str]:
         needs = f"{others[0]} needs a cue" if len(others) == 1 else "the other classes need a cue"
         said.append(
             f"Texts without content are predicted as '{default}': {' and '.join(probes)}. So {needs}, and a text may "
-            f"get '{default}' for what it does not say. Deleting words does not fix that. Another threshold, or labelled "
-            "texts without the cues, may."
+            f"get '{default}' for what it does not say. Deleting words does not fix that. Another threshold, or "
+            "labelled texts without the cues, may."
         )
         held_up = [one for one in found["held_up"] if one["label"] != default]
         said += [_without_cues(one, default, number, found["reasons"]) for one in held_up]
