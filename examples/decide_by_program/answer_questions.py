@@ -1,7 +1,9 @@
-"""Answers a flips file by two lists of words, and writes decisions by hand, without the library.
+"""Fill in the labelling sheet of `questions` by two lists of words, or write decisions by hand, without the library.
 
-python answer_questions.py answer questions.csv answered.csv words.json     {"positive": ["great"], "negative":
-["awful"]} python answer_questions.py decide decisions.json remove_reliance:book keep:great,superb
+    python answer_questions.py answer questions.csv answered.csv words.json
+    python answer_questions.py decide decisions.json remove_reliance:book keep:great,superb
+
+`words.json` has words for each label: {"positive": ["great"], "negative": ["awful"]}.
 """
 
 import csv
@@ -10,15 +12,15 @@ import sys
 
 
 def verdict(row, words):
-    """The option more of whose words the text holds."""
+    """The option of which the text contains more words."""
     text = set(row["text"].lower().replace(",", " ").split())
     a, b = (len(text & set(words[row[option]])) for option in ("option_a", "option_b"))
     return "neither" if a == b == 0 else "unclear" if a == b else "a" if a > b else "b"
 
 
-def answer(flips, answered, words):
+def answer(questions, answered, words):
     """Fill in the column 'answer'."""
-    with open(words, encoding="utf-8") as lists, open(flips, encoding="utf-8", newline="") as asked:
+    with open(words, encoding="utf-8") as lists, open(questions, encoding="utf-8", newline="") as asked:
         known, rows = json.load(lists), list(csv.DictReader(asked))
     with open(answered, "w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
