@@ -1,4 +1,4 @@
-"""`shortcut-guardrail audit`: what does the model lean on?"""
+"""`shortcut-guardrail audit`: which words does the model depend on?"""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..audit import AuditReport
     from ..guardrail import ShortcutGuardrail
 
+_setting = partial(typer.Option, rich_help_panel="Settings")
 STREAMED_BYTES = 64 * 2**20
 """Files from this size on are read and audited in shards without being asked."""
 
@@ -39,7 +40,7 @@ def audit(
     label_column: Annotated[
         str | None,
         typer.Option(
-            help="Column with the true labels: says what each candidate costs.",
+            help="Column with true labels, if you have them: shows how many predictions each word fixes or breaks.",
             show_default="none",
             rich_help_panel="Columns",
         ),
@@ -47,7 +48,8 @@ def audit(
     budget: Annotated[
         int,
         typer.Option(
-            help="Most answers to ask for, of a classifier that only answers; 0 for any number.",
+            metavar="N",
+            help="Most predictions to ask any classifier for; 0 for no limit.",
             min=0,
             rich_help_panel="Any classifier",
         ),
@@ -55,55 +57,60 @@ def audit(
     confirm_above: Annotated[
         int,
         typer.Option(
-            help="Ask before an endpoint is asked for more answers than these.",
+            metavar="N",
+            help="Ask you before an endpoint is asked for more predictions than this.",
             min=0,
             rich_help_panel="Any classifier",
         ),
     ] = 1000,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Ask an endpoint without asking you.", rich_help_panel="Any classifier")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask you.", rich_help_panel="Any classifier")] = False,
     unit: Annotated[
         Literal["token", "word", "phrase"],
-        typer.Option(help="What is scored and masked; phrase includes words, token is the paper's."),
+        _setting(help="What is scored and masked. phrase includes words; token is the paper's unit."),
     ] = "phrase",
     top_k: options.TopK = 10,
-    fdr: Annotated[float, typer.Option(help="Share of false alarms among the flagged that is allowed.")] = 0.05,
+    fdr: Annotated[
+        float, _setting(help="False-discovery rate: the share of flagged words that may be false alarms.")
+    ] = 0.05,
     compare_with: Annotated[
         Literal["texts", "rests"],
-        typer.Option(help="What a candidate's texts are compared with; rests is stricter."),
+        _setting(help="What the texts of a word are compared with; rests is stricter."),
     ] = "texts",
     erasure: Annotated[
         Literal["auto", "mask", "cut", "replace"],
-        typer.Option(
-            help="How words are taken out; auto: by the mask token, unless another way changes clearly fewer "
-            "predictions where none should change."
+        _setting(
+            help="How words are erased. auto: with the mask token, unless that alone changes clearly more predictions "
+            "than another way."
         ),
     ] = "auto",
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
             metavar="CONDITION",
-            help='Exit with 1 if it is shown to hold, e.g. "mstps > 0.4". Repeat for more.',
+            help='Exit with status 1 if this holds, by its interval: "mstps > 0.4". Repeatable.',
             show_default=False,
         ),
     ] = None,
     redact: options.Redact = False,
     no_text_hashes: options.NoTextHashes = False,
     shard_size: Annotated[
-        int, typer.Option(help="Texts in memory at a time; 0 for all, and 2000 for large files.", min=0)
+        int, _setting(metavar="N", help="Texts in memory at a time; 0 for all, or 2000 for large files.", min=0)
     ] = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted audit in shards.")] = False,
+    resume: Annotated[bool, _setting("--resume", help="Resume an interrupted audit in shards.")] = False,
     columns: options.Columns,
     loading: options.ModelOrGuardLoading,
     output: options.Output,
 ) -> None:
-    """Find what a model leans on, overall and input by input.
+    """Find the words that a model's predictions depend on.
 
-    The texts need no labels. Every candidate is listed with how often masking it changes the answer, the label it
-    pushes towards, and whether it is flagged: whether it decides texts whose rest speaks against it. Where the texts at
-    hand cannot tell, it is undecided. A model that can give a text several labels is audited for each, unless --label
-    names one.
+    \b
+    shortcut-guardrail audit MODEL texts.csv --out audit
+    shortcut-guardrail review audit
+
+    The texts need no labels. For each word the table shows how often masking it changes the prediction, and towards
+    which class it pushes. A word is flagged (!) if it overrides the rest of its texts more often than chance allows,
+    and undecided (?) if there is too little data to test that. A multi-label model is audited for each label, unless
+    --label names one.
     """
     from ..classifiers import is_spec
     from ..decisions import AUDIT_FILE
@@ -152,7 +159,7 @@ def _estimate(
     """Say what the audit asks for, and let a person stop it before an endpoint is paid."""
     least, most = guard.answers_needed(texts, config)
     cost = guard.cost(texts)
-    said = f"Asks for {least:,} to {most:,} answers, and for some more about phrases and cards"
+    said = f"Asks for {least:,} to {most:,} predictions, and some more for phrases and word groups"
     if cost.tokens is not None:
         said += f"; about {most * cost.tokens // len(texts):,} tokens at most"
     if cost.seconds is not None:

@@ -1,4 +1,4 @@
-"""`shortcut-guardrail to-label` and `certify`: show that a finished guard does no harm, for few labels."""
+"""`shortcut-guardrail to-label` and `certify`: bound the harm of a finished repair with few labels."""
 
 from __future__ import annotations
 
@@ -23,18 +23,22 @@ def to_label(
     guard: options.Guarded,
     data: options.Data,
     out: options.OutRows,
-    n: Annotated[int, typer.Option("--n", help="How many texts, at most.", min=1)] = 100,
+    n: Annotated[int, typer.Option("--n", metavar="N", help="How many texts, at most.", min=1)] = 100,
     seed: options.Seed = 0,
     columns: options.Columns,
     loading: options.GuardLoading,
     output: options.Output,
 ) -> None:
-    """Choose the texts whose labels tell whether the guard harms.
+    """Choose the texts to label for a certificate.
 
-    Guarded and base accuracy differ only where their answers do, so only such texts need a label. A random sample of
-    them is written with an empty column "label", to be filled in and given to `certify`. The answers of the models are
-    left out, so that they sway nobody. The rows are in random order, so the first so many do as well: decide how many
-    before you see what the labels say, skip none, and delete the rest.
+    \b
+    shortcut-guardrail to-label guarded texts.csv --out to-label.csv
+    shortcut-guardrail certify guarded texts.csv --labelled to-label.csv --out certified
+
+    The repaired and the original model differ in accuracy only where their predictions differ, so only such texts need
+    a label. Fill in the column "label" and give the file to certify. Predictions are left out, so that they do not
+    influence you. Rows are in random order. You may label only the first N: fix N before you start, skip none, and
+    delete the rest.
     """
 
     check_suffix(out)
@@ -49,7 +53,7 @@ def to_label(
         output.say(f"Written: {out} ({len(chosen)} of {len(texts)} texts to label)")
     else:
         output.say(
-            f"Nothing to label: at every strength the guard answers all {len(texts)} texts as the base does. "
+            f"Nothing to label: at every strength both models agree on all {len(texts)} texts. "
             "`certify` needs no labels then."
         )
     output.finish({"out": str(out) if chosen else None, "n": len(texts), "n_to_label": len(chosen)})
@@ -62,31 +66,39 @@ def certify(
     data: options.Data,
     labelled: Annotated[
         str | None,
-        typer.Option(help="File with labelled texts: a random sample, or what `to-label` chose.", show_default="none"),
+        typer.Option(help="File with labelled texts: what `to-label` chose, or a random sample.", show_default="none"),
     ] = None,
-    margin: Annotated[float, typer.Option(help="Accuracy that the guard may lose against the base.")] = 0.02,
-    confidence: Annotated[float, typer.Option(help="Of the statement.")] = 0.95,
+    margin: Annotated[float, typer.Option(help="Accuracy that the repair may cost at most.")] = 0.02,
+    confidence: Annotated[float, typer.Option(help="Confidence level of the certificate.")] = 0.95,
     harm: Annotated[
         Literal["net", "harmed"],
-        typer.Option(help="`net`: accuracy lost; `harmed`: right answers lost, whatever is gained."),
+        typer.Option(help="net: loss of accuracy. harmed: right predictions lost, whatever is gained elsewhere."),
     ] = "net",
     looks: Annotated[
         int,
-        typer.Option(help="Certificates planned in all, with more labels or other margins; each takes more evidence."),
+        typer.Option(
+            metavar="N",
+            help="How many certificates you plan, with more labels or other margins. Each needs more evidence.",
+        ),
     ] = 1,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder to write the guard to, with certificate.", show_default="only print"),
+        typer.Option(
+            "--out", help="Folder to write the repaired model to, with its certificate.", show_default="only print"
+        ),
     ] = None,
     html: options.Html = None,
     columns: options.LabelledColumns,
     loading: options.GuardLoading,
     output: options.Output,
 ) -> None:
-    """Certify that a guard loses no more accuracy than a margin.
+    """Certify that a repair costs no more accuracy than a margin.
 
-    Holds for all strengths at once, and says so if none can be certified and how many labels would do. If the strength
-    in use is not among the certified ones, the best of those replaces it in the folder that --out names. Every row of
+    \b
+    shortcut-guardrail certify guarded texts.csv --labelled to-label.csv --out certified
+
+    The certificate covers every strength that it lists. If none can be certified, it reports how many more labels
+    would be needed. If the strength in use is not certified, the best certified one replaces it in OUT. Every row of
     --labelled needs a label.
     """
     from ..report import print_certificate, render_comparison
@@ -111,11 +123,9 @@ def certify(
         found = loaded.certify(texts, labels, unlabelled=around.texts, config=config, kept=kept, progress=progress)
     if output.speaks:
         print_certificate(found)
-    used = f"The guard is applied at strength {before:g}."
+    used = f"The repair is used at strength {before:g}."
     if found.strength != before:
-        where = (
-            f"takes its place in {out}" if out is not None else "would take its place in the folder that --out names"
-        )
+        where = f"replaces it in {out}" if out is not None else "would replace it in the folder that --out names"
         used = f"Strength {before:g} is not certified; {found.strength:g} {where}."
         output.say(used)
     if out is not None:
@@ -123,7 +133,7 @@ def certify(
         output.say(f"Written: {out}")
     if html is not None:
         page = render_comparison(
-            title="Certificate of a guard",
+            title="Certificate of a repair",
             subtitle=f"{guard}, {around.source}",
             introduction=[used],
             certificate={**found.to_dict(), "strength": before if out is None else found.strength},
@@ -143,7 +153,7 @@ def load_guard(source: str, loading: options.GuardLoading) -> ShortcutGuardrail:
 
     if not is_guarded_folder(source) and from_hub(source, loading.revision) is None:
         raise ConfigError(
-            f"'{source}' is no folder that fit wrote, and no guard of this name answers on the Hub. Fit a guard first."
+            f"'{source}' is no folder that fit wrote, and the Hub has no repaired model of this name. Run fit first."
         )
     return loading.load(source, verify=True)  # what is certified is what was saved
 

@@ -27,17 +27,19 @@ def compare(
     *,
     old: Annotated[Path, typer.Argument(metavar="OLD", help="The earlier audit.json.", show_default=False)],
     new: Annotated[Path, typer.Argument(metavar="NEW", help="The later audit.json.", show_default=False)],
-    max_increase: Annotated[list[str] | None, _limit(help="The most a number may rise. Repeat for more.")] = None,
-    max_decrease: Annotated[list[str] | None, _limit(help="The most a number may fall. Repeat for more.")] = None,
+    max_increase: Annotated[list[str] | None, _limit(help="The most a number may rise. Repeatable.")] = None,
+    max_decrease: Annotated[list[str] | None, _limit(help="The most a number may fall. Repeatable.")] = None,
     html: options.Html = None,
     redact: options.Redact = False,
     output: options.Output,
 ) -> None:
     """Compare two audits, or two files of evaluate --json.
 
-    METRIC is a number of the whole result, such as mstps or n_flagged, or of a candidate, such as
-    candidate:honestly.flip_rate. The exit status is 1, with a line for each, if a limit is shown to be exceeded: by the
-    95 % interval of the change.
+    \b
+    shortcut-guardrail compare last/audit.json audit/audit.json --max-increase mstps=0.05
+
+    METRIC is a number of the whole result, such as mstps or n_flagged, or of one word, such as
+    candidate:honestly.flip_rate. The exit status is 1 if the 95 % interval of a change lies beyond its limit.
     """
     from ..report import print_change, render_comparison
 

@@ -20,17 +20,17 @@ def decide(
     *,
     audit: options.AuditFolder,
     answers: Annotated[
-        list[str], typer.Argument(metavar="QUESTIONS...", help="Files of `questions`, answered.", show_default=False)
+        list[str],
+        typer.Argument(metavar="QUESTIONS...", help="Files that `questions` wrote, answered.", show_default=False),
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="File of decisions to write (JSON).", show_default="none with --dry-run"),
+        typer.Option("--out", help="File of decisions to write (.json).", show_default="none with --dry-run"),
     ] = None,
     reviewer: Annotated[
         list[str] | None,
         typer.Option(
-            help="The person who answered. Once for all files, or once for each: two people's answers to one text "
-            "count once.",
+            help="Who answered. Once for all files, or once per file. If two people answer one text, it counts once.",
             show_default=False,
         ),
     ] = None,
@@ -40,24 +40,29 @@ def decide(
     no_text_hashes: options.NoTextHashes = False,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Say what --with would ask, and what it costs.", rich_help_panel="Second model"),
+        typer.Option(
+            "--dry-run", help="Say what --with would ask, and what that costs.", rich_help_panel="Second model"
+        ),
     ] = False,
     keep_asking: Annotated[
-        bool, typer.Option("--keep-asking", help="Count the evidence on after a card is decided.")
+        bool,
+        typer.Option(
+            "--keep-asking", help="Keep counting evidence after a word group is decided.", rich_help_panel="Settings"
+        ),
     ] = False,
     output: options.Output,
 ) -> None:
-    """Judge cards by the answered questions of `questions`, or ask a second model.
+    """Decide which words are shortcuts, from an answered labelling sheet or a second model.
 
     \b
     shortcut-guardrail decide audit questions.csv --reviewer anna --out decisions.json
     shortcut-guardrail decide audit questions.csv --with SPEC --out decisions.json
 
-    A card is a shortcut here where enough answers say that masking its words fixes more than it breaks, and legitimate
-    here where they say the opposite: evidence of 20 decides, and is wrong once in twenty cards at most if nobody errs.
-    After 40 answers it is open. All answers about an audit are one sequence, kept in AUDIT/answers.jsonl: what earlier
-    files and reviews said counts first. A second model says shortcut or nothing, and people overrule it. `fit
-    --decisions` neutralises shortcuts, and spares what is legitimate in these texts.
+    A word group is a shortcut if masking its words fixes more predictions than it breaks, and legitimate if it is the
+    other way round. An e-value of at least 20 decides: one decision in twenty is wrong at most, if answers are right.
+    After 40 answers without a decision the group stays open. All answers about an audit count, in the order in which
+    they were given (AUDIT/answers.jsonl). A second model can only say "shortcut", and people overrule it. Then run fit
+    --decisions.
     """
     from ..decisions import ANSWERS_FILE, AUDIT_FILE, QUESTIONS_FILE, Answers, Questions, answers_file
     from ..decisions import decide as decided_by
@@ -66,7 +71,7 @@ def decide(
     options.check_hashes(no_text_hashes, second)
     reviewers = _reviewers(reviewer, answers, asks=bool(second))
     if dry_run and not second:
-        raise ConfigError("--dry-run says what a second model costs. Name one with --with SPEC.")
+        raise ConfigError("--dry-run says what a second model would cost. Name one with --with SPEC.")
     options.check_out(out, dry_run=dry_run, what="decisions", name="file to write, such as decisions.json")
     inputs = [*answers, *(audit / name for name in (AUDIT_FILE, QUESTIONS_FILE, ANSWERS_FILE)), *asking.read(second)]
     beside = answers_file(out) if second and out is not None else None

@@ -28,15 +28,13 @@ def demo(
     device: Annotated[
         str | None, typer.Option(help="cpu, cuda, cuda:1, ...", show_default="a GPU where there is one")
     ] = None,
-    no_open: Annotated[
-        bool, typer.Option("--no-open", help="Do not show the report in a browser, as on a desktop.")
-    ] = False,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the report in a browser.")] = False,
     output: options.Output,
 ) -> None:
-    """Plant a shortcut in a classifier, find it, repair it.
+    """See it work on made-up reviews: plant a shortcut, find it, repair it.
 
-    Fine-tunes a small encoder on made-up reviews with a planted shortcut word, audits it, repairs it from unlabelled
-    texts, and by the paper's method, and compares the three. No network is needed.
+    Fine-tunes a small encoder on reviews with a planted shortcut word, audits it, repairs it with unlabelled texts and
+    by the paper's method, and compares the three models. No network is needed.
     """
     from ..demo import METRICS_FILE, run_demo, write_demo
 
@@ -71,7 +69,7 @@ def show(result: DemoResult) -> None:
     def scores(heading: str, models: Mapping[str, Evaluation]) -> None:
         table.add_row(f"{heading}, {models['base'].n:,} texts")
         table.add_row("  accuracy", *(number(model.accuracy) for model in models.values()))
-        table.add_row("  always the same answer", *(number(model.majority_accuracy) for model in models.values()))
+        table.add_row("  always the same label", *(number(model.majority_accuracy) for model in models.values()))
 
     scores("shortcut reversed", result.evaluations)
     worst = [model.worst_group for model in result.evaluations.values()]
@@ -80,13 +78,16 @@ def show(result: DemoResult) -> None:
     table.add_row("    which", *(group.name.replace(", ", ",\n") if group else "-" for group in worst))
     table.add_row("    texts in it", *(str(group.n) if group else "-" for group in worst))
     scores("shortcut as in training", result.in_distribution)
-    leant_on = ("\n".join(candidate.text for candidate in audit.candidates[:3]) for audit in result.audits.values())
-    table.add_row("words it leans on most", *(Text(words) for words in leant_on))
+    words = ("\n".join(candidate.text for candidate in audit.candidates[:3]) for audit in result.audits.values())
+    table.add_row("words it depends on most", *(Text(words) for words in words))
     table.add_row("repaired with", *(_repaired_with(result.repairs.get(name)) for name in result.evaluations))
     console = Screen()
     console.print(f"Planted shortcut: {SHORTCUT}. {result.found}")
     console.print(table)
-    console.print(f"All texts are made up; none that is scored chose anything. {sum(result.seconds.values()):.0f} s.")
+    console.print(
+        "All texts are synthetic. None that is scored was used for training or settings. "
+        f"{sum(result.seconds.values()):.0f} s."
+    )
 
 
 def _repaired_with(repair: Repair | None) -> str:

@@ -1,4 +1,4 @@
-"""`shortcut-guardrail evaluate`: score a model or a guarded folder on labelled texts."""
+"""`shortcut-guardrail evaluate`: score a model, or a repaired one beside the original, on labelled texts."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ def evaluate(
     data: options.Data,
     shortcuts: options.Shortcuts,
     shortcut_in: Annotated[
-        Literal["text", "pair", "both"], typer.Option(help="Which side of a pair is searched.")
+        Literal["text", "pair", "both"],
+        typer.Option(help="Which text of a pair is searched.", rich_help_panel="Settings"),
     ] = "text",
     top_k: options.TopK = 10,
     sensitivity: Annotated[
         str,
         typer.Option(
             metavar="all|N|none",
-            help="On how many texts, drawn at random, MSTPS and shortcut token recall are measured.",
+            help="Size of the random sample for MSTPS and shortcut token recall.",
+            rich_help_panel="Settings",
         ),
     ] = "500",
     seed: options.Seed = 0,
@@ -42,10 +44,12 @@ def evaluate(
 ) -> None:
     """Score a model on labelled texts, by label and shortcut.
 
-    Prints accuracies with their 95 % intervals and, for a random sample of the texts, the sensitivity to single tokens
-    (MSTPS) and how often a shortcut that is named is among the most important ones. Beside a folder that fit wrote
-    stands its base model, for one more pass over the texts; of two classes also at the threshold at which it predicts
-    each class as often as the repaired model does, for a second one.
+    \b
+    shortcut-guardrail evaluate guarded labelled.csv --shortcut book
+
+    Prints the accuracy of each group (label, with or without the shortcut) with 95 % intervals, and the sensitivity to
+    single tokens (MSTPS). For a folder that fit wrote, the original model stands beside it. If there are two classes,
+    so does the original model with its threshold shifted until it predicts each class as often as the repaired one.
     """
     from ..report import print_evaluations
 
@@ -80,7 +84,9 @@ def evaluate(
                 if len(guard.label_names) == 2:
                     others["shifted"] = score(strength=0, sensitivity="none", like=result)
     if output.speaks:
-        print_evaluations({**others, "guarded": result} if others else {"model": result})
+        names = {"base": "original", "shifted": "shifted"}
+        beside = {names[name]: one for name, one in others.items()}
+        print_evaluations({**beside, "repaired": result} if others else {"model": result})
     output.finish(result.to_dict() | {name: one.to_dict() for name, one in others.items()})
 
 

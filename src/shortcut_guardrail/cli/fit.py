@@ -1,4 +1,4 @@
-"""`shortcut-guardrail fit`: repair a model on unlabelled texts, and write the folder of the guard."""
+"""`shortcut-guardrail fit`: repair a model on unlabelled texts, and write the repaired model."""
 
 from __future__ import annotations
 
@@ -38,37 +38,38 @@ def fit(
     *,
     model: options.Model,
     data: options.Data,
+    out: Annotated[Path | None, typer.Option(help="Folder to write.", show_default="none with --dry-run")] = None,
     shortcuts: options.Shortcuts,
     kept: options.Kept,
-    out: Annotated[Path | None, typer.Option(help="Folder to write.", show_default="none with --dry-run")] = None,
     support: Annotated[
         str | None,
         typer.Option(
-            help="File with a few labelled rows: they choose the strength, confirm or clear shortcuts, or teach "
-            "few-shot.",
+            help="File with a few labelled texts. They choose the strength and check the shortcuts, or train few-shot.",
             show_default=False,
         ),
     ] = None,
     decisions: Annotated[
-        Path | None, _before(help="Decisions on the cards of an audit (decisions.json).", show_default=False)
+        Path | None,
+        _before(help="Decisions about word groups (decisions.json), from review or decide.", show_default=False),
     ] = None,
     audit: Annotated[
         Path | None,
         _before(
-            help="Folder that audit wrote of MODEL and DATA: what it flags is taken, and nothing is measured again.",
-            show_default="the one of --decisions, or OUT-audit",
+            help="Folder that audit wrote for MODEL and DATA. Nothing is measured again.",
+            show_default="that of --decisions, or OUT-audit",
         ),
     ] = None,
     second_model: Annotated[
-        list[str] | None, specs(help=f"A second model that judges the cards of an audit of DATA: {HOW_TO_NAME}")
+        list[str] | None, specs(help=f"A second model that decides about word groups: {HOW_TO_NAME}")
     ] = None,
     asking: Asking,
     strategy: Annotated[
         Literal["auto", "maskcl", "paper", "mask", "distill", "few-shot"] | None,
         typer.Option(
-            help="auto: distill where words are named or found, else few-shot with --support. distill: answer as "
-            "without the shortcuts. mask: mask them, train nothing. few-shot: learn from --support. maskcl: the "
-            "paper's method, with our numbers. paper: with the paper's.",
+            metavar="STRATEGY",
+            help="auto: distill if shortcuts are named or found, else few-shot with --support. distill: train the "
+            "model to predict as if the shortcuts were absent. mask: mask them, train nothing. few-shot: train on "
+            "--support. maskcl: the paper's method with our settings. paper: with the paper's settings.",
             show_default=DEFAULT,
         ),
     ] = None,
@@ -76,7 +77,7 @@ def fit(
         str | None,
         typer.Option(
             metavar="auto|0..1",
-            help="How strongly to debias; auto chooses on DATA, without labels.",
+            help="How strong the repair is. auto chooses on DATA, without labels.",
             show_default="by labels, or auto",
         ),
     ] = None,
@@ -84,23 +85,39 @@ def fit(
         bool,
         typer.Option(
             "--take-influential",
-            help="Also take words on which many answers hang; with --support those whose masking fixes more labels "
-            "than it breaks. Without it, legitimate words come along.",
+            help="Also take words on which many predictions depend. Give --support too, to take only those whose "
+            "masking fixes more predictions than it breaks; without labels, legitimate words are taken as well.",
+            rich_help_panel="Settings",
         ),
     ] = False,
     per_input: Annotated[
-        bool, typer.Option("--per-input", help="Texts without a shortcut keep the base model's answer.")
+        bool,
+        typer.Option(
+            "--per-input",
+            help="Repair only texts with a shortcut. All others keep the original prediction.",
+            rich_help_panel="Settings",
+        ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be neutralised, and change nothing.")
+        bool, typer.Option("--dry-run", help="Show which words would lose their influence. Write nothing.")
     ] = False,
     config: Annotated[
         Path | None,
-        typer.Option(help="Settings, as JSON or TOML, or the guardrail.json of a guard.", show_default=False),
+        typer.Option(
+            help="Settings as JSON or TOML, or the guardrail.json of an earlier run.",
+            show_default=False,
+            rich_help_panel="Settings",
+        ),
     ] = None,
     assignments: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="One setting. Repeat for more.", show_default=False),
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="One setting. Repeatable.",
+            show_default=False,
+            rich_help_panel="Settings",
+        ),
     ] = None,
     no_text_hashes: options.NoTextHashes = False,
     seed: options.Seed = 0,
@@ -108,15 +125,16 @@ def fit(
     loading: options.ModelLoading,
     output: options.Output,
 ) -> None:
-    """Repair a model: lower its reliance on shortcuts.
+    """Repair a model: remove its reliance on shortcut words.
 
     \b
     shortcut-guardrail fit MODEL texts.csv --out guarded
     shortcut-guardrail fit MODEL texts.csv --shortcut book --out guarded
+    shortcut-guardrail fit MODEL texts.csv --decisions decisions.json --out guarded
 
-    DATA needs no labels. Writes a PEFT adapter folder with the strength folded in, a record of the run
-    (guardrail.json) and a model card; and beside it, where there is no audit yet, that of DATA (OUT-audit). Column
-    options hold for DATA and for the support file. Exit status 3: nothing speaks for a repair, and no guard is written.
+    DATA needs no labels. Writes a PEFT adapter (LoRA), a record (guardrail.json) and a model card to OUT, and the audit
+    to OUT-audit if there is none yet. Column options apply to DATA and to --support. Exit status 3: no
+    shortcut was found or named, so nothing is written.
     """
     from ..decisions import Decisions
     from ..mitigation import Wanted, check_able, strategy_of, uses_shortcuts
@@ -179,7 +197,7 @@ def fit(
     if Path(model).is_dir():
         plain = guard.record().plain_peft_equivalent
         instead = f", or write a model that needs neither: `shortcut-guardrail export {out}`" if plain else ""
-        output.say(f"To load it elsewhere, take the folder of its base model along, '{model}'{instead}.")
+        output.say(f"It loads only together with the original model, '{model}'. Move both{instead}.")
     output.say(f"Written: {out}")
     output.finish(repaired.to_dict())
 
@@ -193,8 +211,8 @@ def _given(
     found = guard.audited(folder, texts)
     if decided is not None and decided.audit not in (None, AuditedCards.of(found).id):
         raise ConfigError(
-            f"'{file}' is about another audit than '{folder}', such as an earlier one. Give the audit that was "
-            "decided about, or decide about this one."
+            f"'{file}' is about another audit than '{folder}', perhaps an earlier one. Give the audit that the "
+            "decisions are about, or decide about this one."
         )
     return found
 
@@ -213,14 +231,14 @@ def _audited(
             made = found.unit, found.top_k, found.fdr
             fits = made == (settings.unit, settings.top_k, settings.fdr)
             if folder != beside or (fits and settings.erasure in ("auto", found.erasure)):
-                output.say(f"The audit in '{folder}' serves.")
+                output.say(f"Using the audit in '{folder}'.")
                 return found
     output.check(options.Place(beside, key=AUDIT_FILE), inputs=[])
     config = replace(settings, n_examples=AuditConfig.n_examples)
     how = {"redact": not hashes, "hashes": hashes, "overwrite": output.overwrite}
     report, _ = make_audit(guard, texts, config, None if own_rank() else beside, output=output, **how)
     if beside is not None and not own_rank():
-        output.say(f"The texts are audited: {beside}")
+        output.say(f"Audit written: {beside}")
     return report
 
 
@@ -301,4 +319,4 @@ def _show_shortcuts(found: Shortcuts, strategy: str, *, has_labels: bool, output
 def _check_base(model: str, *, is_guard: bool) -> None:
     """Refuse a guard, of a folder at once, and of the Hub as soon as it is loaded."""
     if is_guard:
-        raise ConfigError(f"'{model}' is a guard that fit wrote, and is not adapted again. Give its base model.")
+        raise ConfigError(f"'{model}' was written by fit, and cannot be repaired again. Give the original model.")

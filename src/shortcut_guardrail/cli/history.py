@@ -19,26 +19,29 @@ def history(
     csv: Annotated[
         Path | None,
         typer.Option(
-            "--csv", help="CSV, TSV or JSON Lines file to write, a row an audit and word.", show_default=False
+            "--csv", help="CSV, TSV or JSON Lines file to write: one row per audit and word.", show_default=False
         ),
     ] = None,
     words: options.Shortcuts,
     false_alarms: Annotated[
-        float, typer.Option(help="If nothing changes, at most this share of histories ever raises an alarm.")
+        float,
+        typer.Option(
+            help="If nothing changes, the probability that an alarm is ever raised.", rich_help_panel="Settings"
+        ),
     ] = 0.05,
     fail_on_alarm: Annotated[
-        bool, typer.Option("--fail-on-alarm", help="Exit with 1 if the last audit raises an alarm.")
+        bool, typer.Option("--fail-on-alarm", help="Exit with status 1 if the last audit raises an alarm.")
     ] = False,
     output: options.Output,
 ) -> None:
     """Show what changed over audits of one classifier, week after week.
 
-    For each known word it shows how many texts hold it, how often its removal changes the prediction, and how many
-    predictions depend on it. An alarm says that more predictions depend on a word than before. Audits stand in
-    the order of the dates in their paths.
-
     \b
     shortcut-guardrail history audits/2026-* --out trend.html --csv trend.csv
+
+    For each known word: how many texts contain it, how often removing it changes the prediction, and how many
+    predictions depend on it. An alarm means that more predictions depend on a word than before. Audits are ordered by
+    the dates in their paths.
     """
     from ..data import write_file
     from ..display import say

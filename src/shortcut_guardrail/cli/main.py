@@ -25,6 +25,7 @@ from . import (
     report,
     review,
 )
+from .help import Command
 from .running import exit_with, run
 
 app = typer.Typer(
@@ -59,7 +60,7 @@ _COMMANDS = {
 }
 for _panel, _commands in _COMMANDS.items():
     for _command in _commands:
-        app.command(rich_help_panel=_panel)(_command)
+        app.command(cls=Command, rich_help_panel=_panel)(_command)
 app.command(
     rich_help_panel="Research",
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..config import MOST_OF_A_SEED
 from ..data import TextData, check_output, read_shortcuts_file, to_json, write_file
 from ..display import say
 from ..errors import ConfigError, DataError
 from ..typing import Head
+from .help import HelpAll
 from .running import enable_debug, progress_bars
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="Folder or Hub id of a text classifier; or any other one, as module:function or a TOML file.",
+        help="Folder or Hub id of a text classifier. Any other classifier: module:function, or a TOML file.",
         show_default=False,
     ),
 ]
@@ -40,36 +40,38 @@ ModelOrGuard = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="Folder or Hub id of a text classifier, or of a guard that fit made; or any other classifier, as "
-        "module:function or a TOML file.",
+        help="Folder or Hub id of a text classifier, or a folder that fit wrote. Any other classifier: "
+        "module:function, or a TOML file.",
         show_default=False,
     ),
 ]
 Guarded = Annotated[
-    str, typer.Argument(metavar="GUARD", help="Folder that fit wrote, or Hub id of a guard.", show_default=False)
+    str, typer.Argument(metavar="GUARD", help="Folder that fit wrote, or the Hub id of one.", show_default=False)
 ]
 Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="CSV, TSV, JSON, JSON Lines or Parquet file, or a Hub data set (owner/name, owner/name:split).",
+        help="Texts: a CSV, TSV, JSON, JSON Lines or Parquet file, or a Hub data set (owner/name:split).",
         show_default=False,
     ),
 ]
 AuditFolder = Annotated[Path, typer.Argument(metavar="AUDIT", help="Folder that audit wrote.", show_default=False)]
 OutFolder = Annotated[Path, typer.Option("--out", help="Folder to write.", show_default=False)]
 OutRows = Annotated[
-    Path, typer.Option("--out", help="CSV, TSV or JSON Lines file to write, by its ending.", show_default=False)
+    Path, typer.Option("--out", help="File to write. Its ending decides: .csv, .tsv or .jsonl.", show_default=False)
 ]
 Html = Annotated[Path | None, typer.Option("--html", help="HTML page to write.", show_default=False)]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", min=0, max=MOST_OF_A_SEED)]
-Redact = Annotated[bool, typer.Option("--redact", help="Leave the texts out of what is written.")]
+Seed = Annotated[
+    int, typer.Option(metavar="N", help="The same seed gives the same result.", rich_help_panel="Settings")
+]
+Redact = Annotated[bool, typer.Option("--redact", help="Write no texts.", rich_help_panel="Privacy")]
 NoTextHashes = Annotated[
     bool,
     typer.Option(
         "--no-text-hashes",
-        help="Keep no hashes of texts, from which short ones can be guessed. A certificate then cannot notice texts "
-        "that were used before.",
+        help="Store no hashes of texts; short texts can be guessed from a hash. A certificate then cannot notice that "
+        "a text was used before.",
         rich_help_panel="Privacy",
     ),
 ]
@@ -80,34 +82,35 @@ def check_hashes(no_text_hashes: bool, second_model: Any) -> None:
 
     if no_text_hashes and second_model:
         raise ConfigError(
-            "--no-text-hashes cannot be had with a second model, whose answers are kept by the hash of the text. "
+            "--no-text-hashes and a second model exclude each other: its answers are stored by the hash of the text. "
             "Leave one of them out."
         )
 
 
-TopK = Annotated[int, typer.Option(help="Important tokens per input.")]
+TopK = Annotated[int, typer.Option(metavar="K", help="Words looked at in each text.", rich_help_panel="Settings")]
 Cards = Annotated[
     str,
     typer.Option(
         "--word-groups",
         metavar="undecided|all|WORD,...",
-        help="Which word groups, by a word or id; undecided: those not flagged.",
+        help="Which word groups to ask about: a word or id of each; undecided means those that are not flagged.",
     ),
 ]
 DecisionsFile = Annotated[
-    Path | None, typer.Option(help="Decisions on the cards of an audit (decisions.json).", show_default=False)
+    Path | None, typer.Option(help="Decisions about the word groups of an audit (decisions.json).", show_default=False)
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are already there; keeps others.")]
+_output = partial(typer.Option, rich_help_panel="Output")
+Overwrite = Annotated[bool, _output("--overwrite", help="Replace files of an earlier run. Other files stay.")]
 Debug = Annotated[
-    bool, typer.Option("--debug", help="Show tracebacks and all warnings.", is_eager=True, callback=enable_debug)
+    bool, _output("--debug", help="Show tracebacks and all warnings.", is_eager=True, callback=enable_debug)
 ]
 
 LabelNames = Annotated[
     str | None,
     typer.Option(
         metavar="0=NAME,1=NAME",
-        help="What the classes are called, where the model says only numbers or LABEL_0: by class id or the model's "
-        "own name, or a JSON, TOML or CSV file.",
+        help="Names for classes that the model calls 0 or LABEL_0: by class id or the model's own name, or a JSON, "
+        "TOML or CSV file.",
         show_default="the model's names",
         rich_help_panel="Model and machine",
     ),
@@ -150,12 +153,12 @@ class _Loading:
     device: Annotated[str | None, _of_model(help="cpu, cuda, cuda:1, ...", show_default="a GPU where there is one")] = (
         None
     )
-    batch_size: Annotated[int, _of_model(help="Sequences per forward pass outside training.", min=1)] = 32
+    batch_size: Annotated[int, _of_model(metavar="N", help="Sequences per forward pass outside training.", min=1)] = 32
     precision: Annotated[
         Literal["auto", "float32", "bfloat16"], _of_model(help="Number format of matrix products.")
     ] = "float32"
     allow_pickle: Annotated[
-        bool, _of_model("--allow-pickle", help="Also read weights that can run code when opened.")
+        bool, _of_model("--allow-pickle", help="Also read weights in a format that can run code when it is opened.")
     ] = False
     trust_remote_code: Annotated[bool, _of_model("--trust-remote-code", help="Run modelling code from the Hub.")] = (
         False
@@ -165,14 +168,14 @@ class _Loading:
         str | None,
         _of_model(
             metavar="jieba|fugashi|pythainlp|icu|MODULE:FUNCTION",
-            help="What cuts words in scripts without spaces.",
-            show_default="each character is a word there",
+            help="Splits text into words in scripts without spaces.",
+            show_default="each character is a word",
         ),
     ] = None
     kept_answers: Annotated[
         Path | None,
         _of_model(
-            help="Folder for the answers of an endpoint, so that a run goes on where it stopped.", show_default="none"
+            help="Folder for an endpoint's predictions, so that an interrupted run resumes.", show_default="none"
         ),
     ] = None
 
@@ -222,26 +225,35 @@ class ModelLoading(_Loading):
 
     labels: Annotated[
         str | None,
-        _of_model(metavar="A,B,C", help="The classes of module:function or of a TOML file.", show_default=False),
+        _of_model(metavar="A,B,C", help="Class names, for module:function and TOML files.", show_default=False),
     ] = None
 
-    head: Annotated[Head | None, _of_model(help="How logits are read.", show_default="from the model")] = None
+    head: Annotated[Head | None, _of_model(help="How logits become probabilities.", show_default="from the model")] = (
+        None
+    )
     label: Annotated[
         str | None,
-        _of_model(
-            help="Of a model that can give a text several labels: the one that is meant.", show_default="as recorded"
-        ),
+        _of_model(help="For a multi-label model: the label to look at.", show_default="as recorded"),
     ] = None
     thresholds: Annotated[
         str | None,
-        _of_model(metavar="LABEL=SHARE,...", help="Probability from which on a text has a label.", show_default="0.5"),
+        _of_model(
+            metavar="LABEL=SHARE,...",
+            help="For a multi-label model: the probability at which a text gets a label.",
+            show_default="0.5",
+        ),
     ] = None
-    max_length: Annotated[int | None, _of_model(help="Tokens per input.", show_default="what the model takes")] = None
+    max_length: Annotated[
+        int | None, _of_model(metavar="N", help="Tokens per text; the rest is cut.", show_default="the model's limit")
+    ] = None
     windows: Annotated[
         Literal["mean", "max"] | None,
-        _of_model(help="Read longer texts in windows, and take the mean or max of their logits.", show_default="cut"),
+        _of_model(
+            help="Read longer texts in overlapping windows, and take the mean or max of their logits.",
+            show_default="cut",
+        ),
     ] = None
-    overlap: Annotated[int, _of_model(help="Tokens that a window shares with the one before.", min=0)] = 64
+    overlap: Annotated[int, _of_model(metavar="N", help="Tokens that neighbouring windows share.", min=0)] = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,7 +262,7 @@ class GuardLoading(_Loading):
 
     base: Annotated[
         str | None,
-        _of_model(help="Where the base model of a guard is now.", show_default="as recorded"),
+        _of_model(help="Folder or Hub id of the original model, if it has moved.", show_default="as recorded"),
     ] = None
 
 
@@ -258,9 +270,9 @@ class GuardLoading(_Loading):
 class ModelOrGuardLoading(GuardLoading, ModelLoading):
     """How a model, or a folder that `fit` wrote, is loaded."""
 
-    verify: Annotated[bool, _of_model("--verify", help="Compare all files of a guard's folder with their hashes.")] = (
-        False
-    )
+    verify: Annotated[
+        bool, _of_model("--verify", help="Compare all files of a folder that fit wrote with their hashes.")
+    ] = False
 
 
 _word = partial(typer.Option, metavar="WORD", show_default=False)
@@ -271,8 +283,8 @@ _words_file = partial(typer.Option, show_default=False)
 class Shortcuts:
     """Words that somebody calls shortcuts."""
 
-    shortcut: Annotated[list[str] | None, _word(help="A word or phrase that is a shortcut. Repeat for more.")] = None
-    shortcuts_file: Annotated[Path | None, _words_file(help="File with shortcuts, one a line.")] = None
+    shortcut: Annotated[list[str] | None, _word(help="A word or phrase that is a shortcut. Repeatable.")] = None
+    shortcuts_file: Annotated[Path | None, _words_file(help="File with shortcuts, one per line.")] = None
 
     def words(self) -> list[str]:
         """All of them, in the order in which they were given."""
@@ -281,12 +293,15 @@ class Shortcuts:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """Words that somebody says should count, or count only together with others."""
+    """Words that are legitimate, or legitimate together with others."""
 
-    keep: Annotated[list[str] | None, _word(help="A word or phrase that should count. Repeat for more.")] = None
-    keep_file: Annotated[Path | None, _words_file(help="File with words that should count, one a line.")] = None
+    keep: Annotated[
+        list[str] | None, _word(help="A legitimate word or phrase, which fit leaves alone. Repeatable.")
+    ] = None
+    keep_file: Annotated[Path | None, _words_file(help="File with legitimate words, one per line.")] = None
     not_alone: Annotated[
-        list[str] | None, _word(help="A word or phrase that must not decide alone, and may count else.")
+        list[str] | None,
+        _word(help="A word or phrase that may count together with others, but must not decide alone. Repeatable."),
     ] = None
 
     def words(self) -> list[str]:
@@ -323,9 +338,9 @@ class Output:
 
     json_file: Annotated[
         Path | None,
-        typer.Option("--json", help="Also write the result as JSON; - prints it instead.", show_default=False),
+        _output("--json", help="Also write the result as JSON. A dash (-) prints it instead.", show_default=False),
     ] = None
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print only warnings and errors.")] = False
+    quiet: Annotated[bool, _output("--quiet", help="Print only warnings and errors.")] = False
     overwrite: Overwrite = False
     debug: Debug = False
 
@@ -380,13 +395,15 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(function, eval_str=True)
     groups: dict[str, Any] = {p.name: p.annotation for p in signature.parameters.values() if is_dataclass(p.annotation)}
     parameters = [spread for p in signature.parameters.values() for spread in _spread(p)]
+    help_all = inspect.Parameter("help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=HelpAll)
 
     @wraps(function)
-    def call(**given: Any) -> Any:
+    def call(*, help_all: bool = False, **given: Any) -> Any:  # its callback has answered
         for name, group in groups.items():
             given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
         return function(**given)
 
+    parameters.append(help_all)
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {p.name: p.annotation for p in parameters}
     call.__doc__ = _unwrapped(function)

@@ -1,4 +1,4 @@
-"""`shortcut-guardrail predict`: label a file with the guarded model, the base model's label beside it."""
+"""`shortcut-guardrail predict`: label a file with the repaired model, the original model's label beside it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ def predict(
     loading: options.ModelOrGuardLoading,
     output: options.Output,
 ) -> None:
-    """Label every text; one output row for each input row.
+    """Label every text of a file.
 
-    Rows keep their order. Columns: label, probability, p_<name> for every label, and base_label, which is the label
-    without the adapter. For a model that can give a text several labels: <name>, which is 0 or 1, p_<name> and
-    base_<name> for every label.
+    \b
+    shortcut-guardrail predict guarded texts.csv --out predictions.csv
+
+    Writes one row for each text, in the same order: label, probability, p_<name> for every label, and base_label, the
+    original model's label. For a multi-label model: <name> (0 or 1), p_<name> and base_<name> for every label.
     """
     from ..report import cut_note
 
@@ -42,7 +44,9 @@ def predict(
         base_probs = probs
         if guard.is_fitted:
             base_probs = ask(
-                texts.texts, strength=0, progress=lambda _stage, done, n: progress("Predicting, base model", done, n)
+                texts.texts,
+                strength=0,
+                progress=lambda _stage, done, n: progress("Predicting, original model", done, n),
             )
     rows = (_several if several else _rows)(guard, probs, base_probs)
     write_file(out, rendered(rows, out.suffix), overwrite=output.overwrite)
@@ -51,7 +55,7 @@ def predict(
     )
     n_truncated = guard.count_truncated(texts.texts)
     output.say(
-        f"Written: {out} ({len(rows)} rows; {changed} labels differ from the base model's).{cut_note(n_truncated)}"
+        f"Written: {out} ({len(rows)} rows; {changed} labels differ from the original model's).{cut_note(n_truncated)}"
     )
     output.finish({"out": str(out), "n": len(rows), "n_changed": changed, "n_truncated": n_truncated})
 

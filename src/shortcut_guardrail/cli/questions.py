@@ -1,4 +1,4 @@
-"""`shortcut-guardrail questions`: the texts whose answer changes when a card's words are masked, as blind questions."""
+"""`shortcut-guardrail questions`: texts whose prediction changes when a group's words are masked, to be labelled."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ def questions(
     data: options.Data,
     out: options.OutRows,
     cards: options.Cards = "undecided",
-    n: Annotated[int, typer.Option("--n", help="Texts for each card, at most; 0 for all.", min=0)] = 40,
+    n: Annotated[int, typer.Option("--n", metavar="N", help="Texts per word group, at most; 0 for all.", min=0)] = 40,
     n_total: Annotated[
         int | None,
         typer.Option(
-            help="Texts for all cards together, at most: sixteen for each, those with most flips first. Answer and "
-            "judge them, then spend the rest on cards that stay open.",
+            metavar="N",
+            help="Texts in all, at most: sixteen per word group, largest groups first. Answer these, run decide, and "
+            "spend the rest on the groups that stay open.",
             show_default="no limit",
         ),
     ] = None,
@@ -38,8 +39,8 @@ def questions(
     label_column: Annotated[
         str | None,
         typer.Option(
-            help="Column with labels, where some are known, of a random subset of the texts: these need no answer. "
-            "Empty means not known.",
+            help="Column with labels of a random sample of the texts. Labelled texts need no answer; an empty cell "
+            "means that the label is unknown.",
             show_default="none",
             rich_help_panel="Columns",
         ),
@@ -49,20 +50,17 @@ def questions(
     loading: options.ModelOrGuardLoading,
     output: options.Output,
 ) -> None:
-    """Write blind questions about the answers that depend on a card's words.
+    """Write a labelling sheet: texts whose prediction changes when words are masked.
 
     \b
     shortcut-guardrail audit MODEL texts.csv --out audit
     shortcut-guardrail questions audit MODEL texts.csv --out questions.csv
     shortcut-guardrail decide audit questions.csv --reviewer NAME --out decisions.json
 
-    A second model can answer instead, about all flips: decide --with SPEC.
-
-    Each row has a text and two answers to it, one by the model and one with the words masked; nothing tells which.
-    Somebody, or a program, fills in the column "answer": a, b, neither or unclear. Which card a row is about stands in
-    AUDIT/questions.jsonl. Words that are taken for shortcuts are masked for both answers: those that the audit flags,
-    that are named, or whose card is decided. So call it again after `decide`: it counts anew, and asks about what is
-    open, other texts first.
+    Each row has a text and two classes: the model's prediction, and its prediction with the words masked, in random
+    order. Write which one is right into the column "answer": a, b, neither or unclear. Words that already count as
+    shortcuts are masked for both: those that the audit flags, that you name, and that were decided. After `decide`, run
+    this again: it recounts, and asks about what is still open. A second model can answer instead: decide --with SPEC.
     """
     from ..decisions import ANSWERS_FILE, AUDIT_FILE, QUESTIONS_FILE
     from ..report import print_questions

@@ -25,8 +25,10 @@ def report(
 ) -> None:
     """Show a stored audit again; no model is needed.
 
-    Prints the table of candidates and, with --out, writes the page: one file that opens from disk and asks no other
-    machine for anything.
+    \b
+    shortcut-guardrail report audit/audit.json --decisions decisions.json --out report.html
+
+    Prints the tables and, with --out, writes the page: one file that works without a network.
     """
     from ..decisions import AuditedCards, Decisions
     from ..report import print_audit, print_decisions, render_audit
@@ -36,7 +38,9 @@ def report(
     document = read_audit(audit)
     decided = None if decisions is None else Decisions.from_file(decisions)
     if decided is not None and decided.audit not in (None, AuditedCards.from_dict(document, source=str(audit)).id):
-        raise ConfigError(f"'{decisions}' is about another audit than '{audit}'. Give the audit that was judged.")
+        raise ConfigError(
+            f"'{decisions}' is about another audit than '{audit}'. Give the audit that the decisions are about."
+        )
     if output.speaks:
         print_audit(document)
         if decided is not None:

@@ -1,4 +1,4 @@
-"""`shortcut-guardrail review`: a person decides the cards of an audit, in the browser."""
+"""`shortcut-guardrail review`: a person decides about the word groups of an audit, in the browser."""
 
 from __future__ import annotations
 
@@ -21,37 +21,47 @@ def review(
     audit: options.AuditFolder,
     data: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[DATA]", help="The audited file; needed for an audit without texts.", show_default=False
-        ),
+        typer.Argument(metavar="[DATA]", help="The audited file, if the audit stores no texts.", show_default=False),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
             "--out",
-            help="File of decisions (JSON). An existing file is continued.",
+            help="File of decisions (.json). An existing one is continued.",
             show_default="AUDIT/decisions.json",
         ),
     ] = None,
-    reviewer: Annotated[str | None, typer.Option(help="Who answers.", show_default="your login name")] = None,
+    reviewer: Annotated[str | None, typer.Option(help="Your name.", show_default="your login name")] = None,
     cards: options.Cards = "all",
-    port: Annotated[int, typer.Option(help="Port of this machine.", min=0, max=65535, show_default="a free one")] = 0,
-    idle: Annotated[int, typer.Option(metavar="MINUTES", help="Stop after so long without an answer.", min=1)] = 60,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
+    port: Annotated[
+        int,
+        typer.Option(
+            help="Port on this machine.", min=0, max=65535, show_default="a free one", rich_help_panel="Settings"
+        ),
+    ] = 0,
+    idle: Annotated[
+        int,
+        typer.Option(
+            metavar="MINUTES", help="Stop after so many minutes without an answer.", min=1, rich_help_panel="Settings"
+        ),
+    ] = 60,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the page.", rich_help_panel="Settings")
+    ] = True,
     seed: options.Seed = 0,
     label_names: options.LabelNames = None,
     columns: options.Columns,
     debug: options.Debug = False,
 ) -> None:
-    """Decide in minutes which words should count.
+    """Decide in the browser which words should influence predictions.
 
     \b
     shortcut-guardrail audit MODEL texts.csv --out audit
     shortcut-guardrail review audit
     shortcut-guardrail fit MODEL texts.csv --decisions audit/decisions.json --out guarded
 
-    Opens a page with at most ten cards, those first on which most answers hang. Where you are not sure of one, it asks
-    about texts. Every answer is saved as it is given; the same command goes on. No model is needed.
+    Opens a page with at most ten word groups, those first on which most predictions depend. If you are not sure about
+    one, the page asks about texts. Each answer is saved at once; the same command continues. No model is needed.
     """
     from ..decisions import AUDIT_FILE
     from ..report import render_review

@@ -1,4 +1,4 @@
-"""What `decide --with` and `fit --second-model` share: their options, what asking costs, and where answers go."""
+"""What `decide --with` and `fit --second-model` share: their options, the cost, and where predictions are kept."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 _of_opinion = partial(typer.Option, rich_help_panel="Second model")
 specs = partial(_of_opinion, metavar="SPEC", show_default=False)
 HOW_TO_NAME = (
-    "a folder, a Hub id, a TOML file or module:function. Repeat for more; the scores of those that are qualified are "
-    "averaged."
+    "a folder, a Hub id, a TOML file or module:function. Repeatable; the scores of qualified models are averaged."
 )
 
 
@@ -33,20 +32,20 @@ class Asking:
         list[str] | None,
         _of_opinion(
             metavar="LABEL=TEXT",
-            help="What a label means, for models that read. Repeat for more.",
+            help="What a label means, for language models. Repeatable.",
             show_default=False,
         ),
     ] = None
     rule: Annotated[
         Literal["agreement", "reference"],
         _of_opinion(
-            help="What second models are tested against: reference also holds where judge and model err together."
+            help="The test: agreement, or reference, which also holds where both models make the same mistakes."
         ),
     ] = "agreement"
     answer_cache: Annotated[
         Path | None,
         _of_opinion(
-            help="Folder for the answers of models and endpoints, so that a run goes on where it stopped.",
+            help="Folder for the predictions of models and endpoints, so that an interrupted run resumes.",
             show_default=False,
         ),
     ] = None
@@ -67,7 +66,7 @@ class Asking:
         return [*(specs or ()), self.answer_cache]
 
     def ask(self, questions: Questions, specs: Sequence[str], *, dry_run: bool, output: options.Output) -> Answers:
-        """Ask second models, after it was said what that costs."""
+        """Say what asking costs, then ask second models."""
         from ..classifiers import open_classifiers
         from ..report import print_costs
 
