@@ -43,7 +43,7 @@ def _command(command: Any, called: str, context: Any) -> Iterator[str]:
     yield from paragraphs
     panels: dict[str, list[str]] = {}
     for parameter in command.get_params(context):
-        if not parameter.hidden and parameter.name != "help":
+        if not parameter.hidden and parameter.name not in ("help", "help_all"):
             kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
             panels.setdefault(parameter.rich_help_panel or kind, []).append(_parameter(parameter, context))
     for panel, entries in panels.items():

@@ -104,7 +104,7 @@ def test_options_of_fit_out_of_range(refused, no_model, data, write_csv, support
         assert not (tmp_path / "out").exists()
     (tmp_path / "guardrail.json").write_text("{}")
     said = refused("fit", tmp_path, data, *MASKCL, "--out", tmp_path / "out")
-    assert "is a guard that fit wrote, and is not adapted again. Give its base model." in said
+    assert "was written by fit, and cannot be repaired again. Give the original model." in said
 
 
 def test_a_device_that_is_not_there(refused, no_model, data, tmp_path):
@@ -273,7 +273,7 @@ def test_predictions_have_their_columns_in_the_order_of_the_rows(ok, bert, data,
         assert [row["base_label"] for row in rows] == of_base
         n_changed = sum(row["label"] != row["base_label"] for row in rows)
         assert 0 < n_changed < 8
-        assert f"(8 rows; {n_changed} labels differ from the base model's)" in out
+        assert f"(8 rows; {n_changed} labels differ from the original model's)" in out
 
 
 def test_labels_with_commas_quotes_and_markup(ok, bert, write_csv, tmp_path, monkeypatch):
@@ -309,11 +309,11 @@ def test_beside_a_guard_stands_its_base(ok, guarded, model_folder, data, tmp_pat
     empty = [group for group in both["groups"] if group["n"] == 0]
     assert [group["name"] for group in empty] == ["mixed, without shortcut", "mixed, with shortcut"]
     assert all(group["accuracy"] is None and group["interval"] is None for group in empty)
-    assert out.index("base (95 %)") < out.index("guarded (95 %)")
+    assert out.index("original (95 %)") < out.index("repaired (95 %)")
     rows = [line.split() for line in out.splitlines()]
     assert ["accuracy", f"{alone['accuracy']:.3f}", f"{both['accuracy']:.3f}"] in rows
     assert next(row for row in rows if row[:1] == ["MSTPS"])[1] == "-"
-    assert "guarded" not in of_model
+    assert "repaired" not in of_model
     # At strength 0 the guard is the base, and nothing is computed again.
     guard = ShortcutGuardrail.from_pretrained(guarded)
     guard.debias_strength = 0

@@ -26,7 +26,7 @@ def test_every_option_of_every_command_is_on_the_page():
         options = {name for parameter in command.params for name in parameter.opts if name.startswith("--")}
         assert options - {"--help", "--help-all"} == set(re.findall(r"^`(--[\w-]+)`", sections[name], re.MULTILINE))
     assert "`--unit` `token|word|phrase`\n: What is scored and masked" in page
-    assert "phrase includes words, token is the paper's. Default: `phrase`." in page
+    assert "phrase includes words; token is the paper's unit. Default: `phrase`." in page
     assert "shortcut-guardrail audit [OPTIONS] MODEL DATA\n" in page
     assert "`--out` `PATH`\n: Folder to write. Required." in page
 

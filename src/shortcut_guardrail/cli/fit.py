@@ -50,7 +50,7 @@ def fit(
     ] = None,
     decisions: Annotated[
         Path | None,
-        _before(help="Decisions about word groups (decisions.json), from review or decide.", show_default=False),
+        _before(help="Decisions about the word groups of an audit (decisions.json).", show_default=False),
     ] = None,
     audit: Annotated[
         Path | None,

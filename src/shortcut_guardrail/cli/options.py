@@ -63,7 +63,7 @@ OutRows = Annotated[
 ]
 Html = Annotated[Path | None, typer.Option("--html", help="HTML page to write.", show_default=False)]
 Seed = Annotated[
-    int, typer.Option(metavar="N", help="The same seed gives the same result.", rich_help_panel="Settings")
+    int, typer.Option(metavar="N", help="The same seed gives the same result.", min=0, rich_help_panel="Settings")
 ]
 Redact = Annotated[bool, typer.Option("--redact", help="Write no texts.", rich_help_panel="Privacy")]
 NoTextHashes = Annotated[
