@@ -146,7 +146,7 @@ def with_user(seed: int) -> dict[str, Any]:
     about: dict[str, Any] = {"shortcuts": [USER], "sensitivity": "none"}
     scores = [guard.evaluate(list(test.texts), labels, **about, strength=strength) for strength in (0.0, None)]
     worst = [float(one.worst_group_accuracy) for one in scores]
-    return {**found, "neutralised": list(repair.fitted.shortcuts.words), "worst_group": worst}
+    return {**found, "reliance_removed": list(repair.fitted.shortcuts.words), "worst_group": worst}
 
 
 def user(part: Part) -> Part:

@@ -13,7 +13,7 @@ most are asked about; `decide` of the library says what follows.
 - `expected`: the same, with answers drawn with replacement, so that only the card's counts matter.
 
 `repaired` is the guard that `fit --decisions` makes of the first draw without errors, on the test texts, scored on all
-of them, and as `unused` on those whose labels answered no question (stored runs lack it); `neutralised` is empty where
+of them, and as `unused` on those whose labels answered no question (stored runs lack it); `reliance_removed` is empty where
 nothing is decided, and then the guard is the base.
 
 `clean` settings have nothing to repair. Finished settings and seeds are kept. No setting of the library was chosen on
@@ -176,9 +176,9 @@ def repaired(
     try:
         made = guard.repair(rows.texts, decisions=decisions, seed=seed)
     except NothingToRepairError:
-        return {"neutralised": [], "asked": asked, "scores": scored(guard, rows)}
+        return {"reliance_removed": [], "asked": asked, "scores": scored(guard, rows)}
     return {
-        "neutralised": list(made.fitted.shortcuts.words),
+        "reliance_removed": list(made.fitted.shortcuts.words),
         "asked": asked,
         "strength": made.choice.strength,
         "scores": scored(guard, rows),

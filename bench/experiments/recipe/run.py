@@ -132,7 +132,7 @@ def repaired(
         words = guard.repair(rows.texts, report=report, decisions=decisions, seed=seed).fitted.shortcuts.words
     except NothingToRepairError:
         words = ()
-    found = {"neutralised": list(words), "scores": scored(guard, rows)}
+    found = {"reliance_removed": list(words), "scores": scored(guard, rows)}
     if used is None:
         return found
     unused = rows.select(np.array([row for row in range(len(rows)) if row not in used]))

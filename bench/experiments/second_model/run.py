@@ -189,9 +189,9 @@ def repaired(guard: ShortcutGuardrail, decisions: Decisions, rows: LabelledTexts
     try:
         found = guard.repair(rows.texts, decisions=decisions, seed=seed)
     except NothingToRepairError:
-        return {"neutralised": [], "scores": scored(guard, rows)}
+        return {"reliance_removed": [], "scores": scored(guard, rows)}
     after = {
-        "neutralised": list(found.fitted.shortcuts.words),
+        "reliance_removed": list(found.fitted.shortcuts.words),
         "strength": found.choice.strength,
         "scores": scored(guard, rows),
     }
