@@ -13,8 +13,8 @@ most are asked about; `decide` of the library says what follows.
 - `expected`: the same, with answers drawn with replacement, so that only the card's counts matter.
 
 `repaired` is the guard that `fit --decisions` makes of the first draw without errors, on the test texts, scored on all
-of them, and as `unused` on those whose labels answered no question (stored runs lack it); `reliance_removed` is empty where
-nothing is decided, and then the guard is the base.
+of them, and as `unused` on those whose labels answered no question (stored runs lack it). Where nothing is decided,
+`reliance_removed` is empty, and the guard is the base.
 
 `clean` settings have nothing to repair. Finished settings and seeds are kept. No setting of the library was chosen on
 these rows: the grouping of cards was chosen on made-up words (`bench/experiments/word_families`), the rest are
