@@ -87,8 +87,8 @@ def test_nothing_that_a_file_holds_is_obeyed_by_a_terminal(cli, write, tmp_path)
 
 def test_the_layout_is_that_of_a_new_audit(write):
     document = full_audit().to_dict()
-    # The command adds what `fit` would take; an audit in Python has it not.
-    assert set(Layout.__annotations__) - {"fit_would_take"} == set(document) - {"schema_version"}
+    # The command adds what `fit` would take and the names of what is audited; an audit in Python has them not.
+    assert set(Layout.__annotations__) - {"about", "fit_would_take"} == set(document) - {"schema_version"}
     assert read_audit(write("audit.json", document)) == document
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -126,7 +127,8 @@ def audit(
     large = _is_large(data) and not is_spec(model)
     found = None if large else _read(data, given, loading.label_of(model))
     source: Any = FileTexts(data, **given) if found is None else MemoryTexts(found.texts, found.labels, name=data)
-    how = {"redact": redact, "hashes": not no_text_hashes, "overwrite": output.overwrite}
+    how: dict[str, Any] = {"redact": redact, "hashes": not no_text_hashes, "overwrite": output.overwrite}
+    how["about"] = {"model": model, "data": data, "folder": str(out), "date": date.today().isoformat()}
     try:
         guard = loading.load(model)
     except LabelNeededError as needed:
@@ -194,7 +196,7 @@ def make_audit(
     *,
     labels: Any = None,
     output: options.Output,
-    **how: bool,
+    **how: Any,
 ) -> tuple[AuditReport, dict[str, Any]]:
     """Audit texts in memory, say what `fit --audit` would take, where it does not refuse the model or the unit, and
     write the folder, if any; returns what its `audit.json` holds, too."""
@@ -224,7 +226,7 @@ def key_of(out: Path) -> str:
 
 
 def _audit_labels(
-    guard: ShortcutGuardrail, texts: Texts, config: AuditConfig, out: Path, *, output: options.Output, **how: bool
+    guard: ShortcutGuardrail, texts: Texts, config: AuditConfig, out: Path, *, output: options.Output, **how: Any
 ) -> dict[str, dict[str, Any]]:
     """Audit each label of a model that can give a text several: a folder with an audit of each, and one table."""
     from ..report import label_rows, print_labels, render_labels
@@ -235,6 +237,8 @@ def _audit_labels(
         reports[label], _ = make_audit(guard.about(label), texts, config, None, output=output, **how)
     documents = {label: _document(report, **how) for label, report in reports.items()}
     rows = label_rows(documents)
+    for row, (label, one) in zip(rows, documents.items(), strict=True):
+        one["about"] |= {"label": label, "folder": str(out / row["folder"])}
 
     def fill(folder: Path) -> None:
         for row, (label, report) in zip(rows, reports.items(), strict=True):
@@ -258,7 +262,7 @@ def _audit_in_shards(
     *,
     resume: bool,
     output: options.Output,
-    **how: bool,
+    **how: Any,
 ) -> dict[str, Any]:
     out = out.resolve()  # "." has no name
     partial = out.with_name(f"{out.name}.partial")
@@ -277,17 +281,20 @@ def _audit_in_shards(
 
 
 def write_audit(
-    report: AuditReport, inputs: Iterable[dict[str, Any]], out: Path, *, redact: bool, hashes: bool, overwrite: bool
+    report: AuditReport, inputs: Iterable[dict[str, Any]], out: Path, *, overwrite: bool, **how: Any
 ) -> dict[str, Any]:
     """Write the folder of an audit, and return what its `audit.json` holds."""
-    document = _document(report, redact=redact, hashes=hashes)
-    fill = partial(_fill, report=report, document=document, inputs=inputs, redact=redact)
+    document = _document(report, **how)
+    fill = partial(_fill, report=report, document=document, inputs=inputs, redact=how["redact"])
     write_folder(out, fill, key=key_of(out), overwrite=overwrite)
     return document
 
 
-def _document(report: AuditReport, *, redact: bool, hashes: bool, **_: bool) -> dict[str, Any]:
-    return (report if hashes else report.without_text_hashes()).to_dict(redact=redact)
+def _document(
+    report: AuditReport, *, redact: bool, hashes: bool, about: Mapping[str, str] | None = None, **_: bool
+) -> dict[str, Any]:
+    document = (report if hashes else report.without_text_hashes()).to_dict(redact=redact)
+    return document | ({"about": dict(about)} if about else {})
 
 
 def _fill(

@@ -232,12 +232,12 @@ def _neighbours(finder: WordFinder, text: str) -> Iterator[str]:
 def _shown_text(finder: WordFinder, flip: Flip) -> dict[str, Any]:
     """A text with the words marked: of each side an excerpt in pieces, and the whole where it is longer."""
     whole = [pieces_of(finder, side) for side in sides(flip.content)]
-    excerpt = list(map(_excerpt, whole))
+    excerpt = list(map(excerpt_of, whole))
     shown = {"row": flip.row, "before": flip.before, "after": flip.after, "excerpt": excerpt}
     return shown | {"whole": None if excerpt == whole else whole}
 
 
-def _excerpt(pieces: list[Piece]) -> list[Piece]:
+def excerpt_of(pieces: list[Piece]) -> list[Piece]:
     """The first marked word with the words around it; the beginning where none is marked."""
     words = [match.span() for match in re.finditer(r"\S+", "".join(piece for piece, _ in pieces))]
     if len(words) <= 2 * _AROUND + 1:

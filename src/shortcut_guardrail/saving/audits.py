@@ -23,6 +23,7 @@ from ..shortcuts import Reason, Shortcut, Verdict
 
 PREDICTIONS_FILE = "predictions.npz"
 """In the folder of the audit."""
+_SHOWN = ("about", "fit_would_take")  # beside the fields of the report
 _ADVICE = "Run the audit again."
 
 
@@ -67,6 +68,7 @@ class Layout(TypedDict):
     answers: NotRequired[Count | None]
     seconds: NotRequired[float | None]
     fit_would_take: NotRequired[tuple[_Taken, ...]]
+    about: NotRequired[dict[str, str]]
 
 
 def read_audit(path: Path) -> dict[str, Any]:
@@ -111,7 +113,7 @@ def open_audit(folder: Path) -> AuditReport:
     about, arrays = read_numbers(numbers.read_bytes(), f"'{numbers}'", advice=_ADVICE)
     if about != {"model": stored["model"], "data": stored["data"]}:
         raise DataError(f"'{numbers}' does not belong to the {AUDIT_FILE} beside it. {_ADVICE}")
-    known: dict[str, Any] = {name: value for name, value in stored.items() if name != "fit_would_take"}
+    known: dict[str, Any] = {name: value for name, value in stored.items() if name not in _SHOWN}
     known |= {"predicted": tuple(stored["predicted"].values()), "probs": arrays["probs"]}
     if (taken := document.get("fit_would_take")) is not None:
         known["would_take"] = checked(taken, tuple[Shortcut, ...], str(file), path="fit_would_take", advice=_ADVICE)

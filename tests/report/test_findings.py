@@ -1,0 +1,81 @@
+"""The first screen of an audit: what was audited, what was found, a text before and after, and what to type next."""
+
+from __future__ import annotations
+
+import pytest
+
+from audits import audit, candidate, card, to_review
+from shortcut_guardrail.cards.card import Flip
+from shortcut_guardrail.report.findings import findings
+
+FLAGGED = {"status": "flagged", "flagged": ("honestly",)}
+SOUP = "honestly, the soup at this place was cold"
+FLIPS = (Flip.of(0, "good", "bad", "honestly no"), Flip.of(1, "good", "bad", f"{SOUP}, and so on"))
+FLIPS += (Flip.of(2, "good", "bad", SOUP),)
+HONESTLY = candidate("honestly", flagged=True)
+ABOUT = {"model": "my model", "data": "texts.csv", "date": "2026-11-26"}
+
+
+def found(*cards, words=(HONESTLY,), redact=False, **values):
+    return findings(audit(*words, cards=cards).to_dict(redact=redact) | values)
+
+
+@pytest.mark.parametrize(
+    ("cards", "words", "finding", "status"),
+    [
+        # A flagged word group comes before one with more changes; of several flagged ones the largest comes first.
+        (
+            (card("soup", changes=20), card("honestly", changes=9, **FLAGGED), card("frankly", **FLAGGED)),
+            (HONESTLY,),
+            "“honestly” decides 9 of 39 predictions.",
+            "The audit flags “honestly”: it overrides the rest of its text. ",
+        ),
+        (
+            (card("honestly", "frankly", "lol", "yes", **FLAGGED),),
+            (HONESTLY, candidate("lol", flagged=True)),
+            "“honestly”, “frankly” and 2 more words decide 8 of 39 predictions.",
+            "The audit flags “honestly” and “lol”: they override the rest of their texts. ",
+        ),
+        # Function words and punctuation stand beside every shortcut that is not known yet.
+        (
+            (card(".", changes=30), card("the", changes=29), card("soup", status="undecided")),
+            (candidate("soup"),),
+            "“soup” decides 8 of 39 predictions.",
+            "The audit has too little data to say whether this is a shortcut.",
+        ),
+        ((card("soup"),), (candidate("soup"),), "“soup” decides 8 of 39 predictions.", "The audit flags no word. "),
+        ((), (candidate("soup"),), "Masking “soup” changes 25% of the predictions of texts that", "The audit flags no"),
+        ((), (), "No word was found that changes a prediction.", "The audit flags no word. "),
+    ],
+)
+def test_the_sentence_that_matters(cards, words, finding, status):
+    said = found(*cards, words=words)
+    assert said.finding.startswith(finding)
+    assert said.status.startswith(status)
+    assert bool(said.steps[0][1]) == bool(cards)
+
+
+def test_what_was_audited_and_commands_that_can_be_pasted():
+    said = found(card("honestly", flips=FLIPS, **FLAGGED), about=ABOUT)
+    assert said.audited == (
+        "The model 'my model' was audited with 40 texts (39 distinct) of 'texts.csv' on 2026-11-26."
+    )
+    fit = "shortcut-guardrail fit 'my model' texts.csv --decisions audit/decisions.json --out guarded"
+    assert [command for _, command in said.steps] == ["shortcut-guardrail review audit", fit]
+    # The partners: an audit that does not know them, and one without its texts.
+    assert found().audited == "The model was audited with 40 texts (39 distinct)."
+    redacted = found(card("honestly", flips=FLIPS, **FLAGGED), redact=True, about=ABOUT)
+    assert redacted.steps[0][1] == "shortcut-guardrail review audit texts.csv"
+    assert redacted.example is None
+    (_, review), (_, fit) = findings(to_review(1).to_dict() | {"about": {"folder": "my audit", "label": "toxic"}}).steps
+    assert review == "shortcut-guardrail review 'my audit'"
+    assert fit.endswith("fit MODEL DATA --decisions 'my audit'/decisions.json --out guarded --label toxic")
+
+
+def test_the_example_is_the_shortest_text_that_says_something():
+    example = found(card("honestly", flips=FLIPS, **FLAGGED)).example
+    assert (example.text, example.masked) == (SOUP, SOUP.replace("honestly", "____"))
+    assert (example.before, example.after) == ("good", "bad")
+    pair = Flip.of(3, "good", "bad", ("honestly, it was all right", "was it"))
+    example = found(card("honestly", flips=(pair,), **FLAGGED)).example
+    assert example.masked == "____, it was all right | was it"
