@@ -18,7 +18,7 @@ from ..threads import Lock
 from ..typing import Array, Progress, Text
 from .mapped import Around
 from .probabilities import fingerprint_of
-from .protocol import Cost
+from .protocol import Classifier, Cost
 
 _ASKED_WITH = 32  # texts, after which answers are on the disk
 _TABLE = "CREATE TABLE IF NOT EXISTS answers (request TEXT PRIMARY KEY, answer TEXT NOT NULL)"
@@ -88,6 +88,7 @@ class AnswerCache:
 class KeptClassifier(Around):
     """A model on this machine whose answers are kept as they come: a run cut short goes on where it stopped."""
 
+    inner: Classifier
     cache: AnswerCache  # its answers by the hash of the text
 
     @property

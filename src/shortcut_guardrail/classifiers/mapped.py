@@ -15,7 +15,6 @@ from .probabilities import log_probs, log_softmax
 from .protocol import Classifier, Cost
 
 
-@dataclass(frozen=True)
 class Around:
     """What asks another classifier, whose name, fingerprint, cost and record it has."""
 
@@ -43,6 +42,7 @@ class Around:
 class MappedClassifier(Around):
     """A classifier with the same labels, or with labels that are mapped to them."""
 
+    inner: Classifier
     label_names: tuple[str, ...]  # the labels of the deployed model
     columns: tuple[tuple[int, ...], ...]  # for each of them, the classes of the classifier that count for it
     settings: Mapping[str, Any]  # for the record

@@ -14,8 +14,9 @@ from ..errors import ModelError, RunError
 from ..models import EncodedTexts, HeadReading, Merged, Spent, Windowing
 from ..text import remaining_texts, text_key, word_spans
 from ..typing import Array, Capability, Head, Progress, Text
+from .mapped import Around
 from .probabilities import log_probs
-from .protocol import Classifier, Cost
+from .protocol import Classifier
 
 ASKED_AGAIN = 16
 """Texts that are asked about twice, to see whether the answers are the same."""
@@ -25,7 +26,7 @@ MOST_UNANSWERED = 0.05
 """The share of texts that may go without an answer."""
 
 
-class WordReader:
+class WordReader(Around):
     """A `models.Reader` around any classifier. It cuts words out of texts as characters, and asks about the rest.
 
     A text is asked about once: its answer is remembered for the life of the object. Where there was no answer, that to
@@ -46,7 +47,7 @@ class WordReader:
     def __init__(self, inner: Classifier) -> None:
         if len(inner.label_names) < 2:
             raise ModelError(f"'{inner.name}' has a single label. At least two are needed.")
-        self.inner, self.name = inner, inner.name
+        self.inner = inner
         self.label_names = self.own_label_names = tuple(inner.label_names)
         self.heads, self.spent = HeadReading("softmax", self.label_names), Spent()
         self._known: dict[int, Array] = {}
@@ -134,15 +135,3 @@ class WordReader:
         self.spent.take(len(few))
         after = np.asarray(self.inner.predict_proba(few[::-1], again=True))[::-1]
         return int((np.abs(np.nan_to_num(after - before)) > SAME).any(axis=1).sum()), len(few)
-
-    def fingerprint(self) -> str:
-        """See `models.Reader`."""
-        return self.inner.fingerprint()
-
-    def cost(self, texts: Sequence[Text]) -> Cost:
-        """See `models.Reader`."""
-        return self.inner.cost(texts)
-
-    def record(self) -> dict[str, Any]:
-        """See `models.Reader`."""
-        return self.inner.record()

@@ -21,7 +21,6 @@ class Reader(Protocol):
     words. More than this only a `TextClassifier` can do; its `capabilities` say so.
     """
 
-    name: str
     label_names: tuple[str, ...]
     own_label_names: tuple[str, ...]
     heads: HeadReading
@@ -30,6 +29,11 @@ class Reader(Protocol):
     merged: Merged | None
     precision: Any
     spent: Spent
+
+    @property
+    def name(self) -> str:
+        """As shown."""
+        ...
 
     @property
     def head(self) -> Head:
