@@ -123,6 +123,21 @@ def test_classes_come_from_what_is_known_of_them():
         WordReader(word_reader(by_words, ["one"]))
 
 
+@pytest.mark.parametrize("given", [lambda made: made, lambda made: made.predict_proba], ids=["object", "method"])
+def test_columns_go_by_the_names_that_scikit_learn_gives_them(given):
+    class Pipeline:
+        classes_ = np.array(NAMES)
+
+        def predict_proba(self, texts):
+            return by_words(texts)
+
+    (right,) = by_words(["good"])
+    for names, columns in ((None, right), (NAMES, right), (NAMES[::-1], right[::-1]), (("sad", "glad"), right)):
+        reader = word_reader(given(Pipeline()), names)
+        assert reader.label_names == (names or NAMES)
+        assert reader.predict_proba(["good"])[0] == pytest.approx(columns)
+
+
 def test_pickled_objects_have_fingerprints_of_their_own():
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.linear_model import LogisticRegression

@@ -74,9 +74,9 @@ class _Opening:
         if hasattr(spec, "predict_proba") and hasattr(spec, "label_names"):
             return self._mapped(spec, {}, {})
         if hasattr(spec, "predict_proba"):
-            return FunctionClassifier(type(spec).__name__, self.labels, spec.predict_proba)
+            return self._called(type(spec).__name__, spec.predict_proba, _classes_of(spec))
         if callable(spec):
-            return FunctionClassifier(getattr(spec, "__name__", type(spec).__name__), self.labels, spec)
+            return self._called(getattr(spec, "__name__", type(spec).__name__), spec, _classes_of(spec))
         settings = _settings_of(str(spec))
         if isinstance(settings, FunctionSettings):
             return FunctionClassifier(settings.name, self.labels, _imported(settings.function))
@@ -90,6 +90,11 @@ class _Opening:
         asked = {name: said for name, said in model.record().items() if name not in ("name", "model", "versions")}
         mark = fingerprint_of({**asked, "answers": self.labels})
         return KeptClassifier(model, AnswerCache(self.folder / f"answers-{mark[:16]}.sqlite"))
+
+    def _called(self, name: str, function: Callable[[Any], Any], own: tuple[str, ...]) -> Classifier:
+        """A function; its columns are these labels, in an order of its own where it names the same ones."""
+        known = own if sorted(own) == sorted(self.labels) else self.labels
+        return self._mapped(FunctionClassifier(name, known, function), {}, {})
 
     def _mapped(self, classifier: Classifier, mapping: Mapping[str, Any], loaded: Mapping[str, Any]) -> Classifier:
         """A classifier as it is if it has these labels, or with its classes matched to them."""
@@ -141,12 +146,16 @@ def word_reader(
     classifier: Any, label_names: Sequence[str] | None = None, *, cache: str | Path | None = None
 ) -> WordReader:
     """Whatever answers texts, as a reader of words. Arguments and errors: see `ShortcutGuardrail.around`."""
-    own = getattr(classifier, "label_names", getattr(classifier, "classes_", None))
-    names = label_names if label_names is not None else own
-    if names is None:
+    names = label_names if label_names is not None else getattr(classifier, "label_names", _classes_of(classifier))
+    if not len(names):
         raise ConfigError("The classes are not known. Give label_names (--labels a,b,c), in the order of the columns.")
     (opened,) = open_classifiers([classifier], [str(name) for name in names], cache=cache)
     return WordReader(opened)
+
+
+def _classes_of(classifier: Any) -> tuple[str, ...]:
+    """The `classes_` of what scikit-learn made, or of that whose method it is; empty for anything else."""
+    return tuple(str(one) for one in getattr(getattr(classifier, "__self__", classifier), "classes_", ()))
 
 
 def is_spec(source: object) -> bool:
