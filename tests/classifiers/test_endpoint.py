@@ -174,13 +174,22 @@ def test_a_server_that_stays_busy_stops_the_run_and_keeps_what_came(tmp_path):
     def half(text, body):
         return by_words(text, body) if int(text.split()[-1]) < 5 else (429, {}, {"error": {"message": "no quota"}})
 
-    said = r"tried 3 times: status 429 no quota\. What was answered is kept .* run again to go on"
+    said = r"^Request 5 of 11: .* tried 3 times: status 429 no quota\. What was answered is kept .* run again to go on"
     with served(half) as asked:
         one, other = (opened(tmp_path, asked.url, "retries = 2\nparallel = 1") for _ in range(2))
         with pytest.raises(RunError, match=said):
             one.predict_proba(TEXTS)
         assert len(asked.bodies) == 5 + 3
         assert other.cost(TEXTS).calls == 7  # two runs share what was answered
+
+
+def test_who_stops_the_others_says_why(tmp_path):
+    texts = [f"soup {i}" for i in range(2000)]
+    with served(lambda text, body: (200, {}, b"<html>")) as asked:
+        source = opened(tmp_path, asked.url, 'answers = "log-probabilities"', cache=False)
+        with pytest.raises(RunError, match=r"Request \d of 2000: .* something else than a JSON object"):
+            source.predict_proba(texts)
+        assert len(asked.bodies) <= 4
 
 
 def test_timeouts_and_closed_doors_are_tried_again(tmp_path):

@@ -21,7 +21,7 @@ from .kept import AnswerCache
 from .probabilities import fingerprint_of, geometric_mean
 from .prompts import Prompt, asked_with
 from .protocol import Cost
-from .requests import Endpoint, RejectedError
+from .requests import Endpoint, RejectedError, StoppedError
 from .settings import EndpointSettings
 
 ENDPOINT_TEMPLATES = (
@@ -143,12 +143,16 @@ class EndpointClassifier:
         rejected: list[str] = []
         pool = ThreadPoolExecutor(self.settings.parallel)
         try:
-            waiting = [pool.submit(self._ask, job) for job in left]
+            waiting = {pool.submit(self._ask, job): number for number, job in enumerate(left, start=1)}
             for done, one in enumerate(as_completed(waiting), start=len(jobs) - len(left) + 1):
                 try:
                     one.result()
                 except RejectedError as error:
                     rejected.append(str(error))
+                except StoppedError:
+                    continue  # another one says why
+                except RunError as error:
+                    raise RunError(f"Request {waiting[one]} of {len(left)}: {error}") from error
                 if progress is not None:
                     progress("Asking", done, len(jobs))
         finally:

@@ -39,6 +39,10 @@ class RejectedError(Exception):
     """The server says that it cannot answer this request; asking again would not help."""
 
 
+class StoppedError(RunError):
+    """Nothing is sent any more, since another request failed."""
+
+
 class Endpoint:
     """One address to which JSON is posted, within a `with` block.
 
@@ -87,7 +91,7 @@ class Endpoint:
         for tried in range(retries + 1):
             self._wait_for_turn()
             if self.stopped.is_set():
-                raise RunError(f"{self.url} is not asked any more.")
+                raise StoppedError(f"{self.url} is not asked any more.")
             asked = None
             try:
                 response, answer = self._wait_for(self._fetch(body))
