@@ -72,16 +72,20 @@ def by_planted(text, body):
     return 200, {}, chat("positive" if p > 0.5 else "negative", {"positive": float(p), "negative": float(1 - p)})
 
 
-def test_an_endpoint_is_asked_only_when_somebody_agrees_and_what_it_said_is_kept(here, run):
+def test_an_endpoint_is_asked_only_when_somebody_agrees_and_what_it_said_is_kept(here, run, write_csv):
+    write_csv("data.csv", *zip(*planted_texts(80), strict=True))  # few: each answer is a request
     with served(by_planted) as asked:
         (here / "endpoint.toml").write_text(f'kind = "endpoint"\nmodel = "m"\nurl = "{asked.url}"\n')
         audit = ("audit", "endpoint.toml", "data.csv", *LABELS, "--kept-answers", "kept", "--unit", "word")
-        assert "Say --yes, or set a --budget" in run(*audit, "--confirm-above", "100", "--out", "a", status=2)
+        assert "Say --yes, or audit with a --budget" in run(*audit, "--confirm-above", "100", "--out", "a", status=2)
         assert asked.answered == []
         assert "1 flagged" in run(*audit, "--yes", "--out", "a")
         paid = len(asked.answered)
-        assert paid > 500
+        assert paid > 200
         run(*audit, "--yes", "--out", "b")
         assert len(asked.answered) == paid
-        run(*audit, "--budget", "450", "--out", "c")
-        assert len(asked.answered) <= paid + 450
+        fit = ("fit", "endpoint.toml", "data.csv", *LABELS, "--confirm-above", "100", "--out", "guarded")
+        assert "Say --yes, or audit with a --budget" in run(*fit, status=2)
+        assert len(asked.answered) == paid
+        run(*audit, "--budget", "180", "--out", "c")
+        assert len(asked.answered) <= paid + 180

@@ -56,6 +56,7 @@ def test_help_has_groups_of_commands_and_that_of_fit_two_examples_and_panels():
     assert rare == [
         "Audit and decisions",
         "Second model",
+        "Any classifier",
         "Settings",
         "Privacy",
         "Columns",

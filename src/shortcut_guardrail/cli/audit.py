@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,43 @@ _setting = partial(typer.Option, rich_help_panel="Settings")
 STREAMED_BYTES = 64 * 2**20
 """Files from this size on are read and audited in shards without being asked."""
 
+_PANEL = "Any classifier"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paying:
+    """How many predictions an endpoint may be asked for without a question."""
+
+    confirm_above: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Ask you before an endpoint is asked for more predictions than this.",
+            min=0,
+            rich_help_panel=_PANEL,
+        ),
+    ] = 1000
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask you.", rich_help_panel=_PANEL)] = False
+
+    def agree(self, guard: ShortcutGuardrail, texts: Texts, config: AuditConfig, *, output: options.Output) -> None:
+        """Say what an audit of any classifier asks for, and let a person stop it before an endpoint is paid."""
+        if guard.capabilities:
+            return
+        least, most = guard.answers_needed(texts, config)
+        cost = guard.cost(texts)
+        said = f"Asks for {least:,} to {most:,} predictions, and some more for phrases and word groups"
+        if cost.tokens is not None:
+            said += f"; about {most * cost.tokens // len(texts):,} tokens at most"
+        if cost.seconds is not None:
+            said += f"; {least * cost.seconds / len(texts):,.0f} s or more"
+        output.say(f"{said}.")
+        if guard.is_paid and not self.yes and most > self.confirm_above:
+            if not sys.stdin.isatty():
+                raise ConfigError(
+                    f"{said}. Say --yes, or audit with a --budget: --confirm-above is {self.confirm_above}."
+                )
+            typer.confirm("Ask the endpoint?", abort=True)
+
 
 @options.command
 def audit(
@@ -52,19 +89,10 @@ def audit(
             metavar="N",
             help="Most predictions to ask any classifier for; 0 for no limit.",
             min=0,
-            rich_help_panel="Any classifier",
+            rich_help_panel=_PANEL,
         ),
     ] = 0,
-    confirm_above: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            help="Ask you before an endpoint is asked for more predictions than this.",
-            min=0,
-            rich_help_panel="Any classifier",
-        ),
-    ] = 1000,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask you.", rich_help_panel="Any classifier")] = False,
+    paying: Paying,
     unit: Annotated[
         Literal["token", "word", "phrase"],
         _setting(help="What is scored and masked. phrase includes words; token is the paper's unit."),
@@ -143,8 +171,7 @@ def audit(
         document = _audit_in_shards(guard, source, config, out, resume=resume, output=output, **how)
     else:
         labels = None if found.labels is None else options.class_ids(found, guard)
-        if is_spec(model):
-            _estimate(guard, found.texts, config, confirm_above=None if yes else confirm_above, output=output)
+        paying.agree(guard, found.texts, config, output=output)
         _, document = make_audit(guard, found.texts, config, out, labels=labels, output=output, **how)
     if output.speaks:
         print_audit(document)
@@ -153,24 +180,6 @@ def audit(
         output.say(f"         {out / 'important_tokens.jsonl'} (input by input)")
     output.finish(document)
     exit_by(check_conditions(document, conditions))
-
-
-def _estimate(
-    guard: ShortcutGuardrail, texts: Texts, config: AuditConfig, *, confirm_above: int | None, output: options.Output
-) -> None:
-    """Say what the audit asks for, and let a person stop it before an endpoint is paid."""
-    least, most = guard.answers_needed(texts, config)
-    cost = guard.cost(texts)
-    said = f"Asks for {least:,} to {most:,} predictions, and some more for phrases and word groups"
-    if cost.tokens is not None:
-        said += f"; about {most * cost.tokens // len(texts):,} tokens at most"
-    if cost.seconds is not None:
-        said += f"; {least * cost.seconds / len(texts):,.0f} s or more"
-    output.say(f"{said}.")
-    if guard.is_paid and confirm_above is not None and most > confirm_above:
-        if not sys.stdin.isatty():
-            raise ConfigError(f"{said}. Say --yes, or set a --budget: --confirm-above is {confirm_above}.")
-        typer.confirm("Ask the endpoint?", abort=True)
 
 
 def _is_large(data: str) -> bool:

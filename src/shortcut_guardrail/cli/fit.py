@@ -15,7 +15,7 @@ from ..config import AuditConfig
 from ..data import TextData, Texts, read_data
 from ..errors import ConfigError, DataError, GuardrailWarning, NothingToRepairError
 from . import options
-from .audit import make_audit
+from .audit import Paying, make_audit
 from .second_model import HOW_TO_NAME, Asking, specs, with_answers
 from .settings import settings, strategy_of_settings
 
@@ -63,6 +63,7 @@ def fit(
         list[str] | None, specs(help=f"A second model that decides about word groups: {HOW_TO_NAME}")
     ] = None,
     asking: Asking,
+    paying: Paying,
     strategy: Annotated[
         Literal["auto", "maskcl", "paper", "mask", "distill", "few-shot"] | None,
         typer.Option(
@@ -171,7 +172,8 @@ def fit(
         elif second_model or uses_shortcuts(plan.config):
             own = None if out is None else out.with_name(f"{out.resolve().name}-audit")
             places = (audit_of(decided, decisions), own)
-            report = _audited(guard, texts.texts, plan, *places, hashes=not no_text_hashes, output=output)
+            how: dict[str, Any] = {"hashes": not no_text_hashes, "paying": paying, "output": output}
+            report = _audited(guard, texts.texts, plan, *places, **how)
         if second_model and report is not None:
             taken = {"decisions": decided, "shortcuts": wanted.shortcuts}
             decided, answers = _consult(
@@ -218,7 +220,13 @@ def _given(
 
 
 def _audited(
-    guard: ShortcutGuardrail, texts: Texts, plan: Plan, *places: Path | None, hashes: bool, output: options.Output
+    guard: ShortcutGuardrail,
+    texts: Texts,
+    plan: Plan,
+    *places: Path | None,
+    hashes: bool,
+    paying: Paying,
+    output: options.Output,
 ) -> AuditReport:
     """The first audit in some places that serves; else one that is made in the last of them, and it is said where."""
     from ..decisions import AUDIT_FILE
@@ -235,6 +243,7 @@ def _audited(
                 return found
     output.check(options.Place(beside, key=AUDIT_FILE), inputs=[])
     config = replace(settings, n_examples=AuditConfig.n_examples)
+    paying.agree(guard, texts, config, output=output)
     how = {"redact": not hashes, "hashes": hashes, "overwrite": output.overwrite}
     report, _ = make_audit(guard, texts, config, None if own_rank() else beside, output=output, **how)
     if beside is not None and not own_rank():
