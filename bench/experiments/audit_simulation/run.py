@@ -1,15 +1,15 @@
-"""How often an audit is right where the truth is known: false alarms at the boundary, planted words found.
+r"""How often an audit is right where the truth is known: false alarms at the boundary, planted words found.
 
     python bench/experiments/audit_simulation/run.py --out results/audit/simulation.json
 
 Makes texts whose words' effects are known, and needs no model. How often is anything flagged where the null hypothesis
 holds, at its boundary and within it? How often is a planted shortcut found? Finished cases are kept.
 
-    python bench/experiments/audit_simulation/run.py --rounds two --out results/audit/simulation_two_rounds.json
-    python bench/experiments/audit_simulation/run.py --rounds capped --out results/audit/simulation_capped.json
+    python bench/experiments/audit_simulation/run.py --rounds two --trials 500 \
+        --worlds boundary fickle genuine planted --out results/audit/simulation_two_rounds.json
 
 simulates what is known of a classifier that only answers: it is asked about every word in ten texts, and about those
-that changed an answer in all of their texts, or, capped, in fifty.
+that changed an answer in all of their texts, or, with `--rounds capped`, in fifty.
 """
 
 from __future__ import annotations
@@ -257,12 +257,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--trials", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rounds", choices=("none", "two", "capped"), default="none")
+    parser.add_argument("--worlds", nargs="+", choices=WORLDS, default=WORLDS)
     args = parser.parse_args(arguments)
     head = {"alpha": AuditConfig().fdr, "seed": args.seed}
     head |= {} if args.rounds == "none" else {"rounds": args.rounds}
     measure = partial(simulate, trials=args.trials, seed=args.seed, rounds=args.rounds)
     asked = {**head, "trials": args.trials}
-    for found in grow(args.out, cases(), measure, asked=asked, entries="worlds", beside=lambda _: head):
+    chosen = [case for case in cases() if case["world"] in args.worlds]
+    for found in grow(args.out, chosen, measure, asked=asked, entries="worlds", beside=lambda _: head):
         shown = ("world", "n_texts", "corpora_with_a_false_alarm", "planted_found", "corpora_with_a_false_group")
         print({name: found[name] for name in shown}, flush=True)
 
