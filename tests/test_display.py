@@ -136,7 +136,7 @@ def test_points_are_spread_and_the_chosen_one_is_among_them(n):
 def odd_results(*words: str) -> list[Any]:
     """One result of each kind, with the words wherever a text, a name or a label may stand."""
     candidates = [candidate(word, pushes_towards=words[-1], flagged=i < 2) for i, word in enumerate(words)]
-    names, notes = (words[0], words[-1] + "!"), (f"The model never answers {words[0]!r}.",)
+    names, notes = (words[0], words[-1] + "!"), (f"The model never predicts {words[0]!r}.",)
     found = audit(*candidates, label_names=names, n_truncated=3, notes=notes)
     weighed = Shortcuts(
         tuple(Shortcut(word, "found", "flagged", 12, 0.5, words[-1], 0.01, n_support=4, fixed=2) for word in words)

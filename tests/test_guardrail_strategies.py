@@ -204,7 +204,7 @@ def test_a_guard_that_harms_is_replaced_by_the_base(masked_bag):
 def test_labels_that_decided_what_is_neutralised_certify_nothing(bag):
     guard = ShortcutGuardrail(*bag)
     support = (BAD[:2] + GOOD[:2], [0, 0, 1, 1])
-    said = "^1 of the 3 labelled texts decided which words are neutralised, so they cannot certify the result"
+    said = "^1 of the 3 labelled texts decided which words are shortcuts, so they cannot certify the result"
     for given in ({"shortcuts": guard.find_shortcuts(BAD + GOOD, support=support)}, {"support": support}):
         guard.fit(BAD + GOOD, config="mask", **given)
         assert "honestly" in guard.shortcuts.words
@@ -218,8 +218,14 @@ def test_texts_of_the_fit_and_copies_are_no_fresh_sample(masked_bag):
     once, twice, labels = BAD[:1] * 40, [BAD[0], GOOD[0]] * 20, [0] * 40
     certify = masked_bag.certify
     for call, said in (
-        (lambda: certify([], [], unlabelled=["honestly bad", BAD[1]]), "The guard was fitted on 1 of the 2 unlabelled"),
-        (lambda: certify(["honestly bad", BAD[1]], [0, 0], unlabelled=BAD), "The guard was fitted on 1 of the 2 label"),
+        (
+            lambda: certify([], [], unlabelled=["honestly bad", BAD[1]]),
+            "The repair was fitted on 1 of the 2 unlabelled",
+        ),
+        (
+            lambda: certify(["honestly bad", BAD[1]], [0, 0], unlabelled=BAD),
+            "The repair was fitted on 1 of the 2 label",
+        ),
         (lambda: certify(once, labels, unlabelled=BAD), r"Of the 40 labelled texts 1 are distinct\. The certificate"),
         (lambda: masked_bag.calibrate(twice, [0, 1] * 20), r"Of the 40 labelled texts 2 are distinct\. The choice of"),
         (lambda: certify([], [], unlabelled=once), "Of the 40 unlabelled texts 1 are distinct"),

@@ -95,7 +95,7 @@ def test_what_auto_takes_follows_the_evidence():
     for items, reason in (
         ((found,), "the audit finds honestly"),
         ((found, *named, judged), "book, film are named as a shortcut"),
-        ((found, judged, asked), "by the judged flips tea is a shortcut"),
+        ((found, judged, asked), "by the answers tea is a shortcut"),
         ((found, asked), "by a second model soup is a shortcut"),
     ):
         for has_labels in (False, True):

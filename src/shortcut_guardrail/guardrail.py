@@ -983,7 +983,7 @@ class ShortcutGuardrail(Shown):
         fitted, choice = self._require_fitted(), self._choice
         if fitted.label != self.label:
             raise ConfigError(
-                f"This guard was fitted for the label '{fitted.label}', and is asked about '{self.label}' here. Save "
+                f"This repair was fitted for the label '{fitted.label}', and is asked about '{self.label}' here. Save "
                 f"or export it as about('{fitted.label}')."
             )
         base: Base = {"name": self._base_name, "revision": self._revision, "fingerprint": self._base.fingerprint()}

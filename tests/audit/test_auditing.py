@@ -349,7 +349,7 @@ def test_a_word_that_occurs_once_and_a_class_without_a_prediction(guard):
     assert (honestly.count, honestly.q_value, honestly.flagged) == (1, 1.0, False)
     assert all(math.isnan(bound) for bound in honestly.interval.mean_change)
     assert report.predicted == (0, 2)
-    assert "The model never answers 'negative' on these texts." in report.notes
+    assert "The model never predicts 'negative' on these texts." in report.notes
     assert any("no candidate was tested" in note for note in report.notes)
     json.dumps(report.to_dict(), allow_nan=False)
 

@@ -119,7 +119,9 @@ def test_cards_are_named_by_a_word_or_an_id(run, audited, data, tmp_path):
     # A word may stand on two cards, one for each class.
     with_another("quite", "honestly")
     named = f"{honestly['id']} (honestly), 0123456789ab (quite)"
-    assert f"--word-groups honestly means 2 cards of the audit: {named}. Give an id." in asked("honestly", status=2)
+    assert f"--word-groups honestly means 2 word groups of the audit: {named}. Give an id." in asked(
+        "honestly", status=2
+    )
 
 
 @pytest.fixture
@@ -188,7 +190,7 @@ def test_a_decided_card_is_not_asked_about_again_and_a_total_is_a_total(run, ask
     )
     assert not (tmp_path / "two.csv").exists()
     _, err = run("questions", audited, "model", data, *options, "--n-total", 0, status=2)
-    assert "--n-total 0 decides no card, since that takes at least 8 answers. Give more, or leave" in err
+    assert "--n-total 0 decides no word group, which takes at least 8 answers. Give more, or leave" in err
 
 
 def test_damaged_answers_stop_the_judge(run, audited, asked, tmp_path):
@@ -271,7 +273,7 @@ def test_a_file_without_an_answer_is_refused_and_of_a_half_filled_one_the_answer
     run, audited, asked, data, judged, tmp_path
 ):
     _, err = run("decide", audited, asked, "--reviewer", "anna", "--out", tmp_path / "d.json", status=2)
-    assert f"{asked} holds no answer. Fill in its column 'answer' (a, b, neither, unclear)" in err
+    assert f"{asked} has no answer. Fill in its column 'answer' (a, b, neither, unclear)" in err
     assert not (tmp_path / "d.json").exists()
     other = answer(Path(shutil.copy(asked, tmp_path / "other.csv")))
     names = ("--reviewer", "anna", "--reviewer", "ben")

@@ -109,7 +109,7 @@ def test_a_second_model_decides_and_every_answer_is_kept(run, asked, data, tmp_p
 def test_one_that_cannot_do_the_task_is_refused_in_words(run, asked, tmp_path):
     shown, _ = run("decide", *asked, "--with", "my_judges:coin", "--out", tmp_path / "d.json")
     assert "Second model my_judges:coin (negative / positive): not qualified: It agrees with the model on" in shown
-    assert "No judge is qualified." in shown
+    assert "No second model is qualified." in shown
     run("decide", *asked, "--with", "my_judges:coin", *SOUND, "--out", tmp_path / "e.json")
     assert card_of(tmp_path / "e.json", "honestly")["second_model"]["judges"] == ["my_judges:sound"]
 
@@ -196,7 +196,10 @@ def test_one_that_learned_the_same_shortcut_decides_nothing(run, asked, tmp_path
 
 
 def test_interval_and_outcome_of_an_open_card_stand_in_one_sentence(capsys):
-    why = "At stake is between +2.6 and +10.9 right answers in 100, but 11 cards are judged together, and for this one "
+    why = (
+        "At stake is between +2.6 and +10.9 right predictions in 100, but 11 word groups are tested together, and "
+        "for this one "
+    )
     opinion = SecondModelResult(("one",), "agreement", 60, 28, 0, 0.56, 0.015, "open", f"{why}q = 0.16 is above 0.05.")
     opinion = replace(opinion, q_value=0.16, at_stake=(0.026, 0.109))
     other = replace(opinion, outcome="shortcut", reason="", q_value=0.01)

@@ -163,6 +163,6 @@ def test_a_total_goes_to_cards_with_most_flips_and_later_to_those_that_stay_open
     asked = {one.id for one in second.asked}
     assert {key.card for key in second.keys if key.id in asked} == {"but"}, "of the full stop too few are left"
     for total in (0, 7, -1):
-        with pytest.raises(ConfigError, match=f"n_total={total} decides no card, since that takes at least 8 answers"):
+        with pytest.raises(ConfigError, match=f"n_total={total} decides no word group, which takes at least 8 answers"):
             check_total(total)
     assert (check_total(8), check_total(None)) == (8, None)

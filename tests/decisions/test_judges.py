@@ -173,8 +173,8 @@ def test_why_a_card_is_open_where_something_is_at_stake():
     low, high = (100 * share for share in found.at_stake)
     assert (low > 0, found.outcome, found.p_value < 0.05 < found.q_value) == (True, "open", True)
     assert found.reason == (
-        f"At stake is between {low:+.1f} and {high:+.1f} right answers in 100, but 11 cards are judged together, and "
-        f"for this one q = {found.q_value:.2g} is above 0.05."
+        f"At stake is between {low:+.1f} and {high:+.1f} right predictions in 100, but 11 word groups are tested "
+        f"together, and for this one q = {found.q_value:.2g} is above 0.05."
     )
     # Where the share itself is not clear, that is the reason.
     weak = judged(of_book(36))[0]
@@ -185,7 +185,9 @@ def test_why_a_card_is_open_where_something_is_at_stake():
     full = noisy(0.8, 1.0)
     unstable = judged(lambda text: 1.0 if text.startswith("book") and int(text.split()[-1]) > 24 else full(text))[0]
     assert unstable.at_stake[0] > 0
-    assert unstable.reason.endswith("but only 25 of 60 flips get the masked answer with the words and without.")
+    assert unstable.reason.endswith(
+        "but only 25 of 60 predictions are fixed whether the second model sees the words or not."
+    )
 
 
 def test_neither_the_order_of_the_labels_nor_the_direction_of_flips_makes_a_difference():
@@ -248,7 +250,7 @@ def test_a_flip_is_fixed_only_if_the_prediction_stays_without_the_words():
     [
         (noisy(0.5, 0.9), "That is what a coin does."),
         (agreeing_on(115), "0.55 has to be certain. Describe the labels negative, positive to it"),
-        (lambda text: 0.3, "It gives the same answer to every text."),
+        (lambda text: 0.3, "It predicts the same class for every text."),
         (lambda text: np.nan, "It answered nothing."),
     ],
 )
@@ -256,7 +258,7 @@ def test_an_unqualified_judge_decides_nothing_and_the_sentence_says_why(says, re
     found, qualification = judged(says)
     assert not qualification.qualified
     assert reason in qualification.reason
-    assert (found.outcome, found.judges, found.reason) == ("open", (), "No judge is qualified.")
+    assert (found.outcome, found.judges, found.reason) == ("open", (), "No second model is qualified.")
     assert (found.unanswered, found.at_stake) == (60, None)
 
 
@@ -267,7 +269,9 @@ def test_a_judge_that_drops_more_than_a_third_of_the_flips_leaves_the_card_open(
         dropped = {f"{side} {i}" for i in range(missing)}
         found, _ = judged(lambda text, dropped=dropped: np.nan if text in dropped else full(text))
         assert (found.fixed, found.unanswered) == (60 - missing, missing)
-        assert ("No qualified judge answered 21 of its 60 flips." in found.reason) == (missing == 21)
+        assert ("No qualified second model gave a prediction for 21 of its 60 flips." in found.reason) == (
+            missing == 21
+        )
 
 
 @pytest.mark.parametrize(("n", "enough"), [(24, False), (25, True)])

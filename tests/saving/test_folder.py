@@ -94,7 +94,7 @@ def test_a_certificate_is_about_the_answers_it_was_made_from(copied):
 
 def test_a_guard_from_a_folder_knows_the_texts_it_was_fitted_on(copied):
     folder = copied(CERTIFIED)
-    with pytest.warns(GuardrailWarning, match=r"^The guard was fitted on 1 of the 2 unlabelled texts"):
+    with pytest.warns(GuardrailWarning, match=r"^The repair was fitted on 1 of the 2 unlabelled texts"):
         load(folder).certify([], [], unlabelled=[TEXTS[0], "the soup was warm"])
     (folder / "fitted_texts.npy").write_bytes(b"no array")
     with pytest.raises(ModelError, match=r"fitted_texts\.npy' is damaged and cannot be read"):

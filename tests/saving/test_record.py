@@ -168,8 +168,10 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
     assert "Certificate" not in model_card(RECORD)
 
 
-FEW = "Strength 0.3 answers more of the labelled ones rightly, but too few tell the two apart to overrule it (p = 0.5)."
-MORE = "which the labels overrule: strength 0.3, or the base, answers more of them rightly (p = 0.01)."
+FEW = (
+    "Strength 0.3 predicts more of the labelled ones rightly, but the difference is too small to overrule it (p = 0.5)."
+)
+MORE = "which the labels overrule: strength 0.3, or the original model, predicts more of them rightly (p = 0.01)."
 
 
 @pytest.mark.parametrize(
@@ -177,7 +179,7 @@ MORE = "which the labels overrule: strength 0.3, or the base, answers more of th
     [
         (1.0, 1.0, 0.5, f"Unlabelled texts chose it. {FEW}"),
         (0.3, 1.0, 0.01, f"Unlabelled texts chose 1, {MORE}"),
-        (0.3, 0.3, 1.0, "Unlabelled texts chose it, and no strength answers more of the labelled ones rightly."),
+        (0.3, 0.3, 1.0, "Unlabelled texts chose it, and no strength predicts more of the labelled ones rightly."),
         (0.3, None, None, ""),
     ],
 )

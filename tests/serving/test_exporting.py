@@ -172,7 +172,7 @@ def test_what_no_ordinary_model_does_is_refused(saved_guards, tmp_path, monkeypa
         masking.export(tmp_path / "served")
     only = ShortcutGuardrail(*tiny_bert())
     only.repair(TEXTS, config={**FAST, "per_input": True}, **FIT)
-    with pytest.raises(ConfigError, match=r"leaves texts without a shortcut to the base.*without per_input"):
+    with pytest.raises(ConfigError, match=r"leaves texts without a shortcut to the original model.*without per_input"):
         only.export(tmp_path / "served")
     monkeypatch.setattr(exporting, "find_spec", lambda name: None if name == "onnxruntime" else object())
     with pytest.raises(

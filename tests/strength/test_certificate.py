@@ -110,7 +110,8 @@ def test_the_number_of_labels_that_would_do_does():
 def test_the_sentence_says_what_was_shown_and_on_what():
     found = certificate([0, 60, 300, 400], [0, 1, 25, 30], [0, 1, 2, 2])
     assert found.sentence == (
-        "With 95% confidence, the accuracy lost against the base at strengths 0.25, 0.75, 1 is at most 2%, as "
+        "With 95% confidence, the accuracy lost against the original model at strengths 0.25, 0.75, 1 is at most 2%, "
+        "as "
         "shown by 1000 unlabelled and 200 labelled texts. With the same confidence, the accuracy gained at strength 1 "
         "is at least 14.7%."
     )
@@ -174,14 +175,15 @@ def test_without_a_certificate_the_sentence_says_how_many_labels_would_do():
     found = certificate([400] * 4, [0] * 4, [0] * 4)
     assert found.sentence == (
         "No strength above 0 could be certified: it was not shown with 95% confidence that the accuracy lost against "
-        f"the base is at most 2%. For strength 1 it would take about {found.points[-1].labels_needed} labelled texts "
-        "with an answer at strength 1 other than the base's, if it fixes all. Draw them anew: to add to these until it "
-        "passes is not valid, unless so many looks were planned."
+        "the original model is at most 2%. For strength 1 it would take about {found.points[-1].labels_needed} "
+        "labelled texts "
+        "whose prediction at strength 1 differs, if all of those are fixed. Use a new sample: adding to this one "
+        "until it passes is not valid, unless you planned that many looks."
     )
     # Of 200 labelled texts 9 get another answer, so for each that does 200 / 9 have to be labelled.
     seen = certificate([400] * 4, [6] * 4, [3] * 4)
     rows = math.ceil(seen.points[-1].labels_needed * 200 / 9)
-    assert f"about {rows} labelled texts drawn and turning out like the 200 seen so far. Draw" in seen.sentence
+    assert f"about {rows} labelled texts sampled like the 200 seen so far. Draw" in seen.sentence
 
 
 def test_few_texts_without_another_answer_call_for_more_texts_not_for_labels_that_cannot_be_had():
@@ -204,7 +206,7 @@ def test_what_would_do_is_said_of_the_strength_in_use_and_of_all_before_it():
     rows = [math.ceil(point.labels_needed * 200 / point.labelled) for point in found.points[:2]]
     assert rows[0] > rows[1]
     said = replace(found, in_use=0.5).sentence
-    assert f"it would take about {rows[0]} labelled texts drawn and turning out like the 200 seen so far" in said
+    assert f"it would take about {rows[0]} labelled texts sampled like the 200 seen so far" in said
     assert "(so many for 0.25, which is tested before it)" in said
     assert replace(found, in_use=0.75).sentence.endswith("More texts like those seen so far would not change that.")
 

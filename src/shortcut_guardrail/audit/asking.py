@@ -1,9 +1,9 @@
 """What is measured of a classifier that only answers: which words change its answers when they are cut out.
 
-It is asked in two rounds. First every word that stands in enough texts is cut out of `FIRST` of them, drawn at random.
-Then those that changed an answer are cut out of all of their texts. A word that changed none stays tested, with no
-effect where nobody asked: the number of tests stays, and p-values only rise. In texts about which a budget forbids to
-ask, nothing is known of a word (`NOT_ASKED`), and it can neither be flagged nor cleared by them.
+It is asked in two rounds. First every word that stands in enough texts is cut out of a random sample of `FIRST`. Then
+those that changed a prediction are cut out of all of their texts. A word that changed none stays tested, with no effect
+where nobody asked: the number of tests stays, and p-values only rise. In texts about which a budget forbids to ask,
+nothing is known of a word (`NOT_ASKED`), and it can neither be flagged nor cleared by them.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def ask_words(
     if config.budget and config.budget < 2 * plan.n:
         raise ConfigError(
             f"budget must be at least {2 * plan.n}, since {counted(plan.n, 'distinct text')} are asked about whole "
-            f"first, but is {config.budget}. Raise it, or give fewer texts, drawn at random."
+            f"first, but is {config.budget}. Raise it, or give fewer texts, sampled at random."
         )
     end = reader.spent.answers + config.budget - plan.besides
     probs = reader.predict_proba(encoded, progress=progress)

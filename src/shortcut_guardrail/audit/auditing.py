@@ -429,8 +429,8 @@ def _reason(sums: Tally, outcomes: Outcomes, i: int, label: str) -> str:
     n_present, without, needed = int(sums.present[i]), int(sums.without[i]), outcomes.needed[i]
     if outcomes.alternative_wording[i]:
         return (
-            "its rest speaks less for the class, but with the flagged ones masked not beyond doubt: it seems to take "
-            "turns with them, as the words of one shortcut do"
+            "its rest speaks less for the class, but not beyond doubt once the flagged words are masked: it seems "
+            "to be an alternative wording of them"
         )
     if outcomes.collective[i]:
         return (
@@ -473,7 +473,7 @@ def _notes(
     notes = []
     never = [name for name, count in zip(label_names, totals["predicted"], strict=True) if not count]
     if never:
-        notes.append(f"The model never answers {', '.join(map(repr, never))} on these texts.")
+        notes.append(f"The model never predicts {', '.join(map(repr, never))} on these texts.")
     if controls:
         notes.append(said_of_controls(controls, totals["n"]))
     if totals["n_distinct"] < totals["n"]:

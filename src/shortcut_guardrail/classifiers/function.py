@@ -59,8 +59,8 @@ class FunctionClassifier:
                 raise RunError(f"'{self.name}' failed: {type(error).__name__}: {error}") from error
             if asked != list(chunk):
                 warnings.warn(
-                    f"'{self.name}' changes the list of texts that it is given. Its answers are taken for those to the "
-                    "list as it was. Let it work on a copy.",
+                    f"'{self.name}' changes the list of texts that it is given. Its predictions are taken to be for "
+                    "the list as it was. Let it work on a copy.",
                     GuardrailWarning,
                     stacklevel=2,
                 )

@@ -135,8 +135,8 @@ class Answers:
                 said.append(checked(parse_json(line), Answer, "the line"))
             except ValueError as error:
                 raise DataError(
-                    f"{file}, line {number}: this is no answer ({error}). Mend or remove the line; without the file "
-                    "everything that was answered is lost."
+                    f"{file}, line {number}: this is no answer ({error}). Repair or remove the line. Without the file "
+                    "all answers are lost."
                 ) from error
         return cls(tuple(said))
 
@@ -173,7 +173,7 @@ class Answers:
             found = [(where, question, choice) for where, question, choice in _answers_in(file, questions) if choice]
             if not found and not labelled:
                 raise DataError(
-                    f"{file} holds no answer. Fill in its column 'answer' ({', '.join(CHOICES)}); rows may stay empty, "
+                    f"{file} has no answer. Fill in its column 'answer' ({', '.join(CHOICES)}); rows may stay empty, "
                     "but not all of them."
                 )
             for where, question, choice in found:
@@ -243,7 +243,8 @@ def answers_of(
     probs = np.asarray(judge.predict_proba(texts, progress=progress), dtype=np.float64)
     if probs.shape != (len(texts), len(labels)):
         raise ConfigError(
-            f"The judge '{judge.name}' gives an array of shape {probs.shape}, but {(len(texts), len(labels))} is "
+            f"The second model '{judge.name}' gives an array of shape {probs.shape}, but {(len(texts), len(labels))} "
+            "is "
             f"needed: a row for each text, a column for each of {enumerated(list(labels))}."
         )
     again = np.asarray(judge.predict_proba(texts[:TWICE], again=True), dtype=np.float64)

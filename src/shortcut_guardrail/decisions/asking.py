@@ -30,8 +30,8 @@ def check_total(n_total: int | None) -> int | None:
     """A number of questions to all cards; a `ConfigError` where it is too small to decide one."""
     if n_total is not None and n_total < LEAST_FLIPS:
         raise ConfigError(
-            f"n_total={n_total} decides no card, since that takes at least {LEAST_FLIPS} answers. Give more, or leave "
-            "it out to ask about n texts of each card."
+            f"n_total={n_total} decides no word group, which takes at least {LEAST_FLIPS} answers. Give more, or "
+            "leave it out to ask about n texts of each word group."
         )
     return n_total
 

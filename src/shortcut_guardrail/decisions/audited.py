@@ -83,7 +83,7 @@ class AuditedCards:
     def from_dict(cls, document: Mapping[str, Any], *, source: str = "The audit") -> AuditedCards:
         """Those of an audit as `AuditReport.to_dict` gives it."""
         if not isinstance(document, Mapping) or "cards" not in document or not document.get("model"):
-            raise DataError(f"{source} has no cards. Audit again.")
+            raise DataError(f"{source} has no word groups. Audit again.")
         stored = checked(document, _Audit, source, advice="Audit again.", open_ended=True, null_is_nan=True)
         return cls.of(cast(AuditReport, stored))  # it has all that is read of a report
 
@@ -128,9 +128,10 @@ class AuditedCards:
             return found[0]
         some = enumerated([f"{card.id} ({visible_name(card.words[0])})" for card in (found or self.cards)[:10]])
         if found:
-            raise ConfigError(f"cards='{name}' means {len(found)} cards of the audit: {some}. Give an id.")
+            raise ConfigError(f"cards='{name}' means {len(found)} word groups of the audit: {some}. Give an id.")
         raise ConfigError(
-            f"cards='{name}': no card of the audit has this word or id. Give all, undecided, words or ids, such as "
+            f"cards='{name}': no word group of the audit has this word or id. Give all, undecided, words or ids, such "
+            "as "
             f"{some}."
         )
 

@@ -99,20 +99,22 @@ def _why_open(opinion: SecondModelResult, cards: int) -> str:
     n, gain = opinion.fixed + opinion.broken, ""
     if opinion.at_stake is not None and opinion.at_stake[0] > 0:
         low, high = (100 * share for share in opinion.at_stake)
-        gain = f"At stake is between {low:+.1f} and {high:+.1f} right answers in 100, but "
+        gain = f"At stake is between {low:+.1f} and {high:+.1f} right predictions in 100, but "
     if opinion.p_value <= LEVEL:
         q_value = max(float(f"{opinion.q_value:.2g}"), LEVEL + 0.001)  # also where it would be rounded to the level
-        return f"{gain}{cards} cards are judged together, and for this one q = {q_value:g} is above {LEVEL}."
+        return f"{gain}{cards} word groups are tested together, and for this one q = {q_value:g} is above {LEVEL}."
     if opinion.fixed * 2 >= n:
         return (
-            f"{gain}{opinion.fixed} of {n} fixed is not clearly more than the {opinion.bound:.2f} that leaning alone "
-            "may bring."
+            f"{gain}{opinion.fixed} of {n} fixed is not clearly more than the {opinion.bound:.2f} that a biased "
+            "second model may reach."
         )
     if gain:
-        return f"{gain}only {opinion.fixed} of {n} flips get the masked answer with the words and without."
+        return (
+            f"{gain}only {opinion.fixed} of {n} predictions are fixed whether the second model sees the words or not."
+        )
     return (
-        "The second models side with the model. A machine cannot call that legitimate, since it may have learned the "
-        "same habit."
+        "The second models agree with your model. That does not show that the words are legitimate: they may have "
+        "learned the same shortcut."
     )
 
 
@@ -140,7 +142,7 @@ class _Judges:
 def _qualified(
     pair: Pair, asked: ForJudges, answers: Answers, rows: Mapping[Text, int]
 ) -> tuple[dict[str, Qualification], _Judges | None]:
-    """The qualification of every judge for a pair of classes, by what it says of texts drawn at random."""
+    """The qualification of every judge for a pair of classes, by what it says of texts sampled at random."""
     drawn = [one for one in asked.reference if one.drawn and {one.answer, one.other} == set(pair)]
     at = np.array([rows[one.text] for one in drawn], dtype=int)
     up = np.array([one.answer == pair[1] for one in drawn], dtype=bool)
@@ -195,7 +197,7 @@ def _unusable(values: Array, up: Array, asked: int) -> str:
             f"It answered {least} texts without the words on one side, and {LEAST_SIDE} are needed to know whether it "
             "is qualified. Audit more texts."
         )
-    return "It gives the same answer to every text." if float(values.std()) < 1e-9 else ""
+    return "It predicts the same class for every text." if float(values.std()) < 1e-9 else ""
 
 
 def _unqualified(share: float, error: float, pair: Pair) -> str:
@@ -314,11 +316,11 @@ class _Bench:
     def _untested(self, n: int, unanswered: int, elsewhere: int, found: Mapping[str, float] | None) -> str:
         """Why a card cannot be tested; empty where it can."""
         if not self.judges:
-            return "No judge is qualified."
+            return "No second model is qualified."
         if unanswered > n * MOST_OUTSIDE:
-            return f"No qualified judge answered {unanswered} of its {n} flips."
+            return f"No qualified second model gave a prediction for {unanswered} of its {n} texts."
         if elsewhere > n * MOST_OUTSIDE:
-            return f"To {elsewhere} of its {n} flips the judges answer another class than the two in question."
+            return f"To {elsewhere} of its {n} texts the second models predict another class than the two in question."
         if found is None:
             return f"There are too few texts without its words near the model's boundary for the {self.rule} rule."
         return ""

@@ -165,8 +165,8 @@ class Questions:
         for judge in opened:
             if judge.fingerprint() in self.models:
                 raise ConfigError(
-                    f"The judge '{judge.name}' is the model that was audited, or its base: it leans on the same words. "
-                    "Give a model that learned from other data."
+                    f"The second model '{judge.name}' is the audited model or its original: it depends on the same "
+                    "words. Give a model that was trained on other data."
                 )
         said = {judge.name: answers_of(judge, texts, labels, progress) for judge in opened}
         return Answers(judges=said, texts=texts)

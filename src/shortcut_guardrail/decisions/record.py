@@ -308,13 +308,13 @@ def made_for(decisions: Decisions, *, model: str, data: str, warn: Callable[[str
     """
     if decisions.model is not None and decisions.model != model:
         raise ConfigError(
-            "The decisions were made for an audit of another model, of which other answers change. Audit this model "
-            "and decide on its cards."
+            "The decisions were made for an audit of another model. Audit this model and decide about its word groups."
         )
     if decisions.data in (None, data):
         return True
     warn(
-        "The decisions were made on other texts. What the flips called a shortcut is neutralised here too; what "
-        "they called legitimate holds for their texts only and is left to the audit."
+        "The decisions were made on other texts. Words that were decided to be shortcuts are shortcuts here too. "
+        "Words that were decided to be legitimate are legitimate only in those texts, so the audit decides about them "
+        "here."
     )
     return False

@@ -97,7 +97,7 @@ class Evaluation(Shown):
             "worst group": f"{number(worst.accuracy)} (n = {worst.n:,}): {cut(worst.name, 50)}" if worst else "-",
         }
         if n := self.sensitivity.n:
-            sampled = f" ({n:,} texts drawn at random)" if n < self.n else ""
+            sampled = f" ({n:,} texts sampled at random)" if n < self.n else ""
             facts["MSTPS"] = f"{number(self.mstps)} ({interval(*self.sensitivity.interval)}){sampled}"
         if recalls := self.shortcut_token_recall:
             facts["recall"] = ", ".join(f"{number(r.recall)} at {k}" for k, r in recalls.items()) + " (shortcut tokens)"

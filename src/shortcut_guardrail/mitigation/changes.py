@@ -106,8 +106,8 @@ def _others(
     others = tuple(OtherLabel(name, n, *values) for name, *values in found if name != base.heads.label)
     if far := [one.label for one in others if one.moved > MOST_MOVED or one.changed > MOST_CHANGED]:
         warnings.warn(
-            f"The guard also moves {enumerated(far)}, on texts without any of its words. Lower its strength, or fit "
-            "with per_input=True, which leaves such texts to the base.",
+            f"The repair also changes {enumerated(far)}, on texts without any of its words. Lower its strength, or "
+            "fit with per_input=True, which leaves such texts to the original model.",
             GuardrailWarning,
             stacklevel=4,
         )

@@ -87,8 +87,8 @@ def choose_unlabelled(
         raise ConfigError(f"at_most must be at least 1, but is {at_most}.")
     if fitted.strategy.learns_from_labels:
         raise ConfigError(
-            "A guard that learned from labels has its strength from them too, by cross-validation: without labels "
-            "only guards that neutralise words can be compared with the base without these words."
+            "A repair that learned from labels takes its strength from them too, by cross-validation. Without labels, "
+            "only repairs that remove reliance on words can choose a strength."
         )
     encoded = texts if isinstance(texts, EncodedTexts) else base.encode(check_texts(texts))
     shortcuts = fitted.shortcuts

@@ -275,7 +275,9 @@ def repair_model(
         base, encoded, plan.config, seed=seed, support=weighing, shortcuts=given, progress=progress
     )
     if reason and found is not None and strategy_of(plan.config).learns_from_labels and choice.strength == 0:
-        raise nothing_to_repair(found, labels_say=", and cross-validation on the labelled rows prefers the base")
+        raise nothing_to_repair(
+            found, labels_say=", and cross-validation on the labelled texts prefers the original model"
+        )
     if plan.automatic:
         chosen = choose_unlabelled(base, fitted, encoded, report=audited, progress=progress)
         fitted = replace(fitted, unlabelled=chosen)
@@ -297,7 +299,7 @@ def supported_strategy(shortcuts: Shortcuts, *, has_labels: bool, adapts: bool =
         judged = [item.text for item in items if item.verdict == "confirmed" and item.reason == "answers"]
         for by, words, what in (
             ("", [item.text for item in items if item.verdict == "named"], "named as a shortcut"),
-            ("by the judged flips ", judged, "a shortcut"),
+            ("by the answers ", judged, "a shortcut"),
             ("by a second model ", [item.text for item in items if item.reason == "second model"], "a shortcut"),
         ):
             if words:
@@ -313,7 +315,7 @@ def nothing_to_repair(shortcuts: Shortcuts, *, labels_say: str = "") -> NothingT
     """The error that says why nothing is repaired; `labels_say` is what labelled rows say, the end of a sentence."""
     check_not_doubted(shortcuts)
     return NothingToRepairError(
-        f"Nothing speaks for a repair: no word is named, and none is found on these texts{labels_say}."
-        f"{many_answers_hang_on(shortcuts)} Look at what the model leans on with an audit, and name what should not "
-        "count with shortcuts=."
+        f"There is nothing to repair: no word is named, and none is found in these texts{labels_say}."
+        f"{many_answers_hang_on(shortcuts)} Audit the model to see which words it depends on, and name those that are "
+        "shortcuts with shortcuts=."
     )

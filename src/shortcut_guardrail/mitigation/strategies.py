@@ -112,7 +112,7 @@ class _MaskCL(Strategy):
 
 class _Distill(Strategy):
     name = "distill"
-    card = "A LoRA adapter with which a text classifier answers as it would without known shortcuts."
+    card = "A LoRA adapter that makes a text classifier predict as if known shortcut words were not there."
     needs_shortcuts = True
 
     def train(self, task: Task) -> Trained:
@@ -149,7 +149,7 @@ class _FewShot(Strategy):
 
 class _Mask(Strategy):
     name = "mask"
-    card = "A guard that takes known shortcuts out before a text classifier answers."
+    card = "A filter that removes known shortcut words from a text before a classifier sees it."
     needs_shortcuts = True
     trains = False
     needs = ()

@@ -34,25 +34,25 @@ def warn_without_shortcuts(shortcuts: Shortcuts) -> None:
     if not shortcuts.words:
         check_not_doubted(shortcuts)
         warn(
-            "Nothing on these texts is taken for a shortcut, so the guard answers as the base does. Give more texts, "
-            f"labelled rows, or name what you know with shortcuts=.{many_answers_hang_on(shortcuts)}"
+            "No shortcut was found in these texts, so the repaired model predicts what the original predicts. Give "
+            f"more texts, labelled texts, or name shortcuts with shortcuts=.{many_answers_hang_on(shortcuts)}"
         )
 
 
 def many_answers_hang_on(shortcuts: Shortcuts) -> str:
     """A question about the first words that are listed only, as the end of a sentence; empty without any."""
     listed = shortcuts.listed[:5]
-    return f" Many answers hang on {', '.join(map(repr, listed))}: should they?" if listed else ""
+    return f" Many predictions depend on {', '.join(map(repr, listed))}: should they?" if listed else ""
 
 
 def check_not_doubted(shortcuts: Shortcuts) -> None:
     """Refuse to go on where many words were found, on weak evidence."""
     if shortcuts.doubted:
         raise NothingToRepairError(
-            f"The audit found {len(shortcuts.doubted)} words, such as {enumerated(shortcuts.doubted[:5])}. But taking "
-            "out just any word changes many predictions, so they are not neutralised unasked. Name those that are "
-            "shortcuts (shortcuts=, --shortcut), decide about cards (flips, review), give labelled rows (support=, "
-            "--support), or audit with another erasure (AuditConfig.erasure, --erasure)."
+            f"The audit found {len(shortcuts.doubted)} words, such as {enumerated(shortcuts.doubted[:5])}. But "
+            "erasing any word changes many predictions of this model, so these words need a decision. Name the "
+            "shortcuts (shortcuts=, --shortcut), decide about word groups (review, questions), give labelled texts "
+            "(support=, --support), or audit with another erasure (AuditConfig.erasure, --erasure)."
         )
 
 
@@ -77,20 +77,20 @@ def check_unused(texts: Texts, rows: Collection[str], strategy: Strategy, *, cer
 
     Args:
         rows: `data.text_hash` of those that it used.
-        strategy: What it used them for. A strength may be chosen on texts that decided which words are neutralised.
+        strategy: What it used them for. A strength may be chosen on texts that decided which words are shortcuts.
         certify: Whether it is to certify.
     """
     known = set(rows) if certify or strategy.learns_from_labels else set()
     used = sum(text_hash(text) in known for text in texts) if known else 0
     if not used:
         return
-    did, instead = "decided which words are neutralised", ", or fit without the support set"
+    did, instead = "decided which words are shortcuts", ", or fit without the support set"
     if strategy.learns_from_labels:
         did, instead = "trained the adapter", ""
     so = "so they cannot certify the result"
     if not certify:
         so = (
-            "which answers them better than others, so they cannot choose its strength; fit has chosen it by "
+            "which predicts them better than others, so they cannot choose its strength. fit has chosen it by "
             "cross-validation"
         )
     raise DataError(f"{used} of the {len(texts)} labelled texts {did}, {so}. Use other labelled texts{instead}.")
@@ -115,7 +115,7 @@ def warn_about_fitted(texts: Sequence[Any], unlabelled: Sequence[Any], fitted: C
     kinds = zip(counts, (unlabelled, texts), ("unlabelled", "labelled"), strict=True)
     if seen := [f"{count} of the {len(some)} {kind}" for count, some, kind in kinds if count]:
         warn(
-            f"The guard was fitted on {' and '.join(seen)} texts; the certificate is only valid for texts like those "
+            f"The repair was fitted on {' and '.join(seen)} texts; the certificate is only valid for texts like those "
             "it has not seen. Hold some back from fit."
         )
     return sum(counts)
@@ -135,8 +135,8 @@ def warn_about_none_bearing(shortcuts: Shortcuts, bearing: Array) -> None:
     """Warn where a strength is to be chosen on texts none of which bears a shortcut."""
     if shortcuts.finder and not bearing.any():
         warn(
-            f"None of the {len(bearing)} texts holds a word that is neutralised, so they cannot tell which strength "
-            "takes its effect away. Choose it on texts that do, or state one."
+            f"None of the {len(bearing)} texts contains a shortcut word, so they cannot show which strength removes "
+            "its effect. Choose it on texts that do, or state one."
         )
 
 
@@ -144,8 +144,8 @@ def warn_about_unused(config: GuardrailConfig, *, support: bool, shortcuts: bool
     """Warn where `fit` is given what its strategy does not look at."""
     if support and not uses_shortcuts(config) and not strategy_of(config).learns_from_labels:
         warn(
-            f"fit does not look at the support set with the strategy '{config.strategy}', which is not told what to "
-            "neutralise. Give it to calibrate, which chooses the strength."
+            f"fit does not look at the support set with the strategy '{config.strategy}', which takes no words. Give "
+            "it to calibrate, which chooses the strength."
         )
     if shortcuts and not uses_shortcuts(config):
         warn(f"fit does not look at shortcuts with the strategy '{config.strategy}'; 'mask' and 'distill' do.")

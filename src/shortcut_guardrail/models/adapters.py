@@ -89,7 +89,7 @@ def merged_copy(model: Any, copy_of: Any) -> tuple[Any, Merged | None]:
     if told and wrapped and not beside and not _same_place(told[0], name):
         warnings.warn(
             f"The adapter names '{told[0]}' as its base, but is on '{name}' here. If their weights differ, so do the "
-            "answers from those that the adapter was trained for.",
+            "predictions.",
             GuardrailWarning,
             stacklevel=4,
         )
@@ -113,8 +113,8 @@ def adapter_config(name: str, revision: str | None) -> dict[str, Any] | None:
         return None
     if Path(file).with_name(_GUARD_FILE).exists():
         raise ModelError(
-            f"'{name}' is a guard of this library, and no base model: what it repairs is the model that its "
-            f"{_GUARD_FILE} names. Give that one, or what `shortcut-guardrail export` writes of the guard."
+            f"'{name}' was written by fit, and is no original model. The model that it repairs is named in its "
+            f"{_GUARD_FILE} file. Give that model, or what `shortcut-guardrail export` writes."
         )
     try:
         found = json.loads(Path(file).read_text(encoding="utf-8"))

@@ -394,7 +394,7 @@ def print_evaluations(results: Mapping[str, Evaluation]) -> None:
         groups.add_row(Text(row[0].name), str(row[0].n), *cells)
     console.print(groups)
     n = measured.sensitivity.n
-    sampled = f" MSTPS and recall: {n} of them, drawn at random." if 0 < n < measured.n else ""
+    sampled = f" MSTPS and recall: {n} of them, sampled at random." if 0 < n < measured.n else ""
     console.print(f"{first.n} texts.{cut_note(first.n_truncated)}{sampled}")
     if any(shifted):
         console.print(

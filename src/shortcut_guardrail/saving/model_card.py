@@ -44,14 +44,14 @@ def what_labels_said(calibration: Calibration) -> str:
     scores = {point.strength: point.score for point in calibration.curve}
     best = max(scores, key=lambda strength: scores[strength])
     if calibration.strength != before:
-        base = ", or the base," if best else ""  # the p-value is the smaller of two comparisons
+        base = ", or the original model," if best else ""  # the p-value is the smaller of two comparisons
         return (
-            f"Unlabelled texts chose {before:g}, which the labels overrule: strength {best:g}{base} answers more of "
-            f"them rightly (p = {p_value:.2g})."
+            f"Unlabelled texts chose {before:g}, which the labels overrule: strength {best:g}{base} predicts more "
+            f"of them rightly (p = {p_value:.2g})."
         )
     if scores[best] == scores[before]:
-        return "Unlabelled texts chose it, and no strength answers more of the labelled ones rightly."
+        return "Unlabelled texts chose it, and no strength predicts more of the labelled ones rightly."
     return (
-        f"Unlabelled texts chose it. Strength {best:g} answers more of the labelled ones rightly, but too few tell the "
-        f"two apart to overrule it (p = {p_value:.2g})."
+        f"Unlabelled texts chose it. Strength {best:g} predicts more of the labelled ones rightly, but the "
+        f"difference is too small to overrule it (p = {p_value:.2g})."
     )

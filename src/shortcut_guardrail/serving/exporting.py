@@ -80,7 +80,7 @@ def check_exportable(record: GuardrailRecord, format: str, *, int8: bool) -> Non
         raise ConfigError(f"int8 is for the format onnx, but the format is {format}.")
     if not record.plain_peft_equivalent:
         masks = record.strategy == "mask"
-        why = "masks words of a text" if masks else "leaves texts without a shortcut to the base"
+        why = "masks words of a text" if masks else "leaves texts without a shortcut to the original model"
         instead = "with strategy='distill'" if masks else "without per_input"
         raise ConfigError(
             f"This guard {why}, which no ordinary model does. Serve it with this library (docs/howto/serve.md), or fit "
@@ -88,7 +88,7 @@ def check_exportable(record: GuardrailRecord, format: str, *, int8: bool) -> Non
         )
     if record.windows is not None:
         raise ConfigError(
-            "This guard reads long texts in windows, which no ordinary model does. Serve it with this library "
+            "This model reads long texts in windows, which no ordinary model does. Serve it with this library "
             "(docs/howto/serve.md), or fit one without windows= and export that."
         )
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]

@@ -110,7 +110,7 @@ def check(parity: Parity, what: str) -> None:
     """Raise a `RunError` where predictions differ."""
     if not parity.agrees:
         raise RunError(
-            f"The {what} predicts otherwise than the guard: probabilities differ by up to "
+            f"The {what} does not predict what the repaired model predicts: probabilities differ by up to "
             f"{parity.largest_difference:.2g} on {parity.n_texts} texts, and {parity.same_labels:.1%} have the same "
             "label. Nothing was written. Report it, with the model's family and the versions of torch and transformers."
         )

@@ -29,12 +29,12 @@ from ..errors import ConfigError, DataError
 from ..typing import Array
 
 _OF_TEXTS = (
-    "The certificate supposes that the unlabelled texts are a random sample of the texts that the guard meets, each "
-    "drawn for itself, and that none had a part in what the guard learned or neutralises."
+    "The certificate assumes that the unlabelled texts are an independent random sample of the texts that the "
+    "model will see, and that none of them was used to fit the repair or to choose its words."
 )
 _OF_LABELS = (
-    " The labelled texts are one too, or a random sample of the unlabelled ones that get another answer from this "
-    "guard at some strength; how many there are was not decided by what their labels say."
+    " The labelled texts are one too, or a random sample of the unlabelled texts on which the two models "
+    "differ at some strength. Their number was not chosen by what their labels say."
 )
 _OF_LOOKS = (
     " Margin and confidence were fixed before, and so was the number of certificates. It says nothing of texts of "
@@ -191,19 +191,19 @@ class Certificate(Shown):
         if labels is not None and goal.differing:
             count, hardest = labels
             supposed = (
-                f"drawn and turning out like the {self.n_labels} seen so far"
+                f"sampled like the {self.n_labels} seen so far"
                 if hardest.labelled
-                else f"with an answer at strength {hardest.strength:g} other than the base's, if it fixes all"
+                else f"whose prediction at strength {hardest.strength:g} differs, if all of those are fixed"
             )
             more = "" if hardest is goal else f" (so many for {hardest.strength:g}, which is tested before it)"
             ways.append(f"about {count} labelled texts {supposed}{more}")
         if texts is not None:
-            ways.append(f"about {texts[0]} unlabelled texts and no label, if no more of them get another answer")
+            ways.append(f"about {texts[0]} unlabelled texts and no label, if the models differ on no more of them")
         if not ways:
             return "More texts like those seen so far would not change that."
         return (
-            f"For strength {goal.strength:g} it would take {', or '.join(ways)}. Draw them anew: to add to these until "
-            "it passes is not valid, unless so many looks were planned."
+            f"For strength {goal.strength:g} it would take {', or '.join(ways)}. Use a new sample: adding to this "
+            "one until it passes is not valid, unless you planned that many looks."
         )
 
     def _rows_needed(self, point: CertifiedStrength) -> int | None:
@@ -222,8 +222,8 @@ class Certificate(Shown):
 
 
 _HARM = {
-    "net": "the accuracy lost against the base",
-    "harmed": "the share of texts that the base answers rightly and the guarded model wrongly",
+    "net": "the accuracy lost against the original model",
+    "harmed": "the share of texts that only the original model predicts rightly",
 }
 
 
