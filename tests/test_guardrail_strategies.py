@@ -71,7 +71,7 @@ def test_what_is_saved_comes_back_and_can_be_audited_and_evaluated(guard, config
     assert record["plain_peft_equivalent"] == plain
     card = (tmp_path / "guarded/README.md").read_text()
     assert ("Plain PEFT gives the same" in card) == plain
-    assert "| Taken for shortcuts | `honestly` |" in card
+    assert "| Shortcut words | `honestly` |" in card
     # What unlabelled texts said holds for both.
     rows = texts, [i % 3 for i in range(len(texts))]
     assert again.calibrate(*rows, without_labels=chosen) == guard.calibrate(*rows, without_labels=chosen)

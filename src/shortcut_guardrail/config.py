@@ -193,7 +193,7 @@ class CalibrationConfig:
 
 @dataclass(frozen=True)
 class ShortcutConfig:
-    """Which words and phrases are taken for shortcuts, for the strategies that neutralise them.
+    """Which words and phrases are taken for shortcuts, for the strategies that take words.
 
     See docs/explanation/strategies.md.
 
@@ -300,7 +300,7 @@ class GuardrailConfig:
 
     Attributes:
         preset: The name of the preset this started from.
-        strategy: How shortcuts are neutralised: `maskcl` is the paper's masked contrastive learning, `mask` masks known
+        strategy: How reliance on shortcuts is removed: `maskcl` is the paper's masked contrastive learning, `mask` masks known
             shortcuts at prediction, `distill` trains the adapter to answer as if they were not there, `few-shot`
             trains it on labelled texts.
         per_input: Texts without a known shortcut keep the base's answer. `mask` does so in any case.

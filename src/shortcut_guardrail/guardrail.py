@@ -490,7 +490,7 @@ class ShortcutGuardrail(Shown):
         report: AuditReport | str | Path | None = None,
         progress: Progress | bool | None = None,
     ) -> Shortcuts:
-        """Which words and phrases the strategies `mask` and `distill` would neutralise; nothing is changed.
+        """Which words and phrases `mask` and `distill` would take for shortcuts; nothing is changed.
 
         Args:
             config: A preset's name or a configuration; its `shortcuts` says how.
@@ -622,7 +622,7 @@ class ShortcutGuardrail(Shown):
         Args:
             texts: At least two distinct ones for `maskcl`.
             config: A preset's name (see `preset`) or a configuration.
-            support: Clears and confirms what is neutralised. It can choose the strength as well (`calibrate`), but
+            support: Clears and confirms shortcuts. It can choose the strength as well (`calibrate`), but
                 certify nothing any more. `few-shot` learns from it, and from nothing else, and chooses the strength by
                 cross-validation.
             shortcuts: What `find_shortcuts` found, so that it need not be found again; `support` has no say then, what
@@ -751,7 +751,7 @@ class ShortcutGuardrail(Shown):
 
         If the strength in use is not certified, it is replaced by the certified one that fixes most labelled answers;
         0, the base itself, is always certified. Labels that chose the strength may be used, since the statement holds
-        for all strengths at once; labels that had a say in what is neutralised may not. Only strengths of the grid can
+        for all strengths at once; labels that decided about shortcuts may not. Only strengths of the grid can
         be certified (`CalibrationConfig.strengths`).
 
         Args:
@@ -762,7 +762,7 @@ class ShortcutGuardrail(Shown):
 
         Raises:
             ConfigError: The grid has no strength above 0.
-            DataError: There is no unlabelled text, or labelled ones decided what is neutralised.
+            DataError: There is no unlabelled text, or labelled ones decided about shortcuts.
         """
         fitted = self._require_fitted()
         if not fitted.text_hashes:

@@ -10,14 +10,14 @@ def test_export(ok, saved_guards, write_csv, tmp_path):
     served = tmp_path / "served"
     guard = saved_guards / "distill-named-support"
     out, _ = ok("export", guard, data, "--text-column", "text", "--out", served, "--strength", 0.5)
-    assert "Compared with the guard on 64 texts, 61 of them made up: the same labels, probabilities within" in out
+    assert "Compared with the repaired model on 64 texts, 61 of them made up: same labels, probabilities within" in out
     made = json.loads((served / "export.json").read_text())
     assert (made["format"], made["strength"]) == ("merged", 0.5)
     assert made["base_model"]["fingerprint"]
     card = (served / "README.md").read_text()
     assert "It relies less on `honestly`, `to be honest`." in card
     assert "library_name: transformers" in card
-    assert "# base, without some shortcuts" in card
+    assert "# base, repaired" in card
     assert str(saved_guards) not in card
 
 

@@ -36,7 +36,7 @@ def test_a_guard_without_text_hashes_says_so_when_it_is_certified(bert, texts, t
     without = loaded["without"]
     without.save_pretrained(tmp_path / "again")
     assert json.loads((tmp_path / "again" / "guardrail.json").read_text())["text_hashes"] is False
-    assert "keeps no hashes of texts" in (tmp_path / "again" / "README.md").read_text()
+    assert "stores no hashes of texts" in (tmp_path / "again" / "README.md").read_text()
     # A new fit knows its texts again.
     without.fit(texts, config=CONFIG)
     with warnings.catch_warnings(record=True) as found:

@@ -128,8 +128,8 @@ def test_the_model_card_states_what_a_reader_needs():
         "| 0.3 | 0.750",
     ):
         assert part in card
-    assert "not calibrated" not in card
-    assert "the strength is not calibrated" in model_card(replace(RECORD, calibration=None, strength_source="fixed"))
+    assert "was not checked with labels" not in card
+    assert "The strength was not checked with labels" in model_card(replace(RECORD, calibration=None, strength_source="fixed"))
 
 
 def test_the_model_card_says_what_is_neutralised_and_certified():
@@ -148,10 +148,10 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
     )
     card = model_card(mask)
     for part in (
-        "| Taken for shortcuts | `to be / honest'` |",
+        "| Shortcut words | `to be / honest'` |",
         "| Texts without them | keep the base model's answer |",
         f"## Certificate\n\n{certificate.sentence}\n\nMethod: tests.\n\n{certificate.assumptions}\n\n| strength",
-        "| strength | other answers in 90 unlabelled texts | in 0 labelled ones |",
+        "| strength | changed predictions in 90 unlabelled texts | in 0 labelled texts |",
         "| 0.5 | 3 | 2 | 1 | 0 | 0.100 | - |  |",
         "## Strength chosen without labels on 9 texts: 0.5",
         "| 0.5 | 0.12500 | 0.750 |",

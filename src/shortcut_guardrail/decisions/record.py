@@ -284,7 +284,7 @@ def _check_source(card: Decision, where: str) -> None:
 
 
 def _check_contradictions(cards: Sequence[Decision], source: str) -> None:
-    """The same word or phrase cannot be neutralised and kept by a person; a phrase and its words can."""
+    """The same word or phrase cannot be a shortcut and be kept by a person; a phrase and its words can."""
     said: dict[str, tuple[int, DecisionName]] = {}
     for i, card in enumerate(cards):
         if not card.by_person or card.decision == "unsure":

@@ -75,7 +75,7 @@ def prediction_changes(
     Texts that the guard leaves to the base are not asked about.
 
     Args:
-        finder: Of the words that are neutralised.
+        finder: Of the shortcuts.
     """
     asked = np.ones(len(encoded), dtype=bool) if guard.only is None else guard.only.present_in(encoded)
     rows = np.flatnonzero(asked & (strength > 0))

@@ -1,4 +1,4 @@
-"""Fitting a guard: what is neutralised is found, and a strategy is put to work on it."""
+"""Fitting a guard: shortcuts are found, and a strategy is put to work on them."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class FitReport(Shown):
     Attributes:
         training: The adapter's training; one of no steps where nothing was trained.
         seconds: Wall-clock time by stage: `tokenise` (nearly none of texts that were encoded before), `target` (looking
-            for what to neutralise), `attribute` or `teacher` (what training starts from), `cross-validate`, `adapt`.
-        shortcuts: What is neutralised and what was weighed; nothing for plain `maskcl` and `few-shot`.
+            for shortcuts), `attribute` or `teacher` (what training starts from), `cross-validate`, `adapt`.
+        shortcuts: The shortcuts, and what was weighed; nothing for plain `maskcl` and `few-shot`.
         calibration: How `few-shot` chose the strength, on answers of adapters that had not seen the text; `None` for
             the others, whose strength is chosen after fitting.
     """
@@ -99,7 +99,7 @@ class Fitted:
 
     @property
     def strategy(self) -> Strategy:
-        """How shortcuts are neutralised."""
+        """How reliance on shortcuts is removed."""
         return strategy_of(self.config)
 
     def around(self, base: TextClassifier) -> Fitted:

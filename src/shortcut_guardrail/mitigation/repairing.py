@@ -91,7 +91,7 @@ class Plan:
     """How a repair is made.
 
     Attributes:
-        weighs: Whether the support set has a say in what is neutralised, or is what is learned from.
+        weighs: Whether the support set decides about shortcuts, or is what is learned from.
         automatic: Whether the strength is chosen without labels.
         on_labels: Whether the support set has a say in the strength.
     """
@@ -219,7 +219,7 @@ def search_shortcuts(
     report: AuditReport | None = None,
     progress: Progress | None = None,
 ) -> Shortcuts:
-    """What a repair would neutralise. Arguments and errors: see `ShortcutGuardrail.find_shortcuts`."""
+    """What a repair would take for shortcuts. Arguments and errors: see `ShortcutGuardrail.find_shortcuts`."""
     if decisions is not None and not uses_shortcuts(config):
         raise ConfigError(
             f"decisions= is for strategies that take words, and '{config.strategy}' does not. Choose "

@@ -1,6 +1,6 @@
 """How to take a shortcut's effect away: one object a strategy, with what it needs and does.
 
-A strategy is given words to neutralise, or labelled texts to learn from, and returns a `Guard`: the base model at any
+A strategy is given shortcuts, or labelled texts to learn from, and returns a `Guard`: the base model at any
 debiasing strength, where strength 0 is the base itself. Whoever predicts, audits or calibrates needs to know no more.
 
 | strategy | what training does | what strength s does |
@@ -42,7 +42,7 @@ class Task:
 
     Attributes:
         encoded: N unlabelled deployment texts.
-        shortcuts: What to neutralise; `maskcl` and `few-shot` need none but for `per_input`.
+        shortcuts: Words to remove reliance on; `maskcl` and `few-shot` need none but for `per_input`.
         support: n labelled texts and their class ids, shape (n,), for `few-shot`.
         lap: Told the name of every stage before the last when it is over.
     """

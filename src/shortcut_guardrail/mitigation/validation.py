@@ -30,7 +30,7 @@ def check_same_length(texts: EncodedTexts | Texts, labels: Array) -> None:
 
 
 def warn_without_shortcuts(shortcuts: Shortcuts) -> None:
-    """Warn that nothing is neutralised; refuse where that is because the evidence is weak."""
+    """Warn that there is no shortcut; refuse where that is because the evidence is weak."""
     if not shortcuts.words:
         check_not_doubted(shortcuts)
         warn(

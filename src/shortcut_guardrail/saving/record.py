@@ -101,7 +101,7 @@ class GuardrailRecord:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words and phrases that are neutralised."""
+        """The words and phrases that count as shortcuts."""
         return tuple(item.text for item in self.shortcuts if item.reliance_removed)
 
     def to_dict(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def push_to_hub(
 
     Args:
         repo_id: As "owner/name". It is made where there is none.
-        private: Whether a new repository is private. The words that a guard neutralises come from your texts.
+        private: Whether a new repository is private. The shortcuts of a guard come from your texts.
         license: For the card, as the Hub writes it, e.g. "mit". `None` takes what the card of the base model names.
         revision: Branch; it has to exist.
         token: `None` takes that of `hf auth login`.

@@ -53,7 +53,7 @@ def made_up(texts: Sequence[Text], tokenizer: Any, words: Sequence[str]) -> list
 
     Args:
         texts: Those of the user.
-        words: Words that the guard neutralises. Every second text holds one.
+        words: Shortcuts of the guard. Every second text holds one.
     """
     rng, own = np.random.default_rng(0), set(texts)
     known = sorted(set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens))

@@ -29,7 +29,7 @@ REASONS: dict[Verdict, tuple[Reason | None, ...]] = {
 """The reasons that each verdict may have; `None` where it needs none."""
 
 NEUTRALISED: tuple[Verdict, ...] = ("named", "found", "confirmed")
-"""Verdicts on what is neutralised."""
+"""Verdicts of words that count as shortcuts."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Shortcut:
         text: Its characters, lower case.
         verdict: `named` or `kept` by a person; `found` in unlabelled texts; `confirmed` by the support set, by judged
             flips or by a second model; `cleared` by labels or flips, or because nothing speaks against it. What is
-            named, found or confirmed is neutralised.
+            named, found or confirmed counts as a shortcut.
         reason: Why it was found. `flagged`: by the audit. `takes turns`: with flagged ones. `set`: it overrides its
             texts together with others. `alike`: so it does, and is alike to flagged ones. `dominant`: in the corpus.
             `many predictions`: many predictions depend on it; a cleared one with this reason is listed for a person to
@@ -99,7 +99,7 @@ class Shortcuts(Shown):
     """The words and phrases that were weighed.
 
     Attributes:
-        items: The neutralised ones first.
+        items: The shortcuts first.
         rows: Hashes of the labelled texts that had a say, or trained the adapter; they can certify nothing about the
             result.
     """
@@ -109,7 +109,7 @@ class Shortcuts(Shown):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words and phrases that are neutralised."""
+        """The words and phrases that count as shortcuts."""
         return tuple(item.text for item in self.items if item.reliance_removed)
 
     @property

@@ -62,7 +62,7 @@ def find_shortcuts(
     report: AuditReport | None = None,
     progress: Progress | None = None,
 ) -> Shortcuts:
-    """Audit the texts and decide what is neutralised.
+    """Audit the texts and decide which words count as shortcuts.
 
     Args:
         encoded: N unlabelled deployment texts.
@@ -129,7 +129,7 @@ def ranked_shortcuts(
     report: AuditReport,
     progress: Progress | None,
 ) -> list[Shortcut]:
-    """All candidates of the audit, those first that are neutralised unless labels or a person object."""
+    """All candidates of the audit, those first that are shortcuts unless labels or a person object."""
     distinct = distinct_rows(encoded.texts)
     texts, probs = encoded.select(distinct), np.asarray(report.probs)[distinct]
     brought: dict[str, Shortcut] = {}

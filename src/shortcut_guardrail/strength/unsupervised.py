@@ -29,7 +29,7 @@ from ..typing import Array
 
 @dataclass(frozen=True)
 class Counterfactual:
-    """What the base answers where the shortcuts are neutralised.
+    """What the original model predicts with the shortcuts erased.
 
     Attributes:
         logits: Its class logits on the texts without the shortcuts, shape (N, C). For a text that holds none they are
