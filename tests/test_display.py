@@ -171,7 +171,7 @@ def test_an_audit_says_what_was_found():
     assert repr(audit(*words, n_candidates=2000, notes=("It is small.",))).splitlines() == [
         "AuditReport: 40 texts (39 distinct)",
         "MSTPS       0.512",
-        "answers     negative 10, positive 30",
+        "predicted   negative 10, positive 30",
         "candidates  12 of 2,000 tested: 1 flagged at FDR 5%, 0 undecided",
         "token  texts  flip rate          95 %  pushes towards  q-value  status",
         "book      22      0.250  0.10 to 0.50  positive         <0.001  flagged",

@@ -300,10 +300,10 @@ class GuardrailConfig:
 
     Attributes:
         preset: The name of the preset this started from.
-        strategy: How reliance on shortcuts is removed: `maskcl` is the paper's masked contrastive learning, `mask` masks known
-            shortcuts at prediction, `distill` trains the adapter to answer as if they were not there, `few-shot`
-            trains it on labelled texts.
-        per_input: Texts without a known shortcut keep the base's answer. `mask` does so in any case.
+        strategy: How reliance on shortcuts is removed: `maskcl` is the paper's masked contrastive learning, `mask`
+            masks known shortcuts at prediction, `distill` trains the adapter to predict as if they were not there,
+            `few-shot` trains it on labelled texts.
+        per_input: Texts without a known shortcut keep the original model's prediction. `mask` does so in any case.
         shortcuts: Which words and phrases are taken for shortcuts, for `mask`, `distill` and `per_input`.
         distill: What `distill` trains for.
         saliency: Which tokens are important, for `maskcl`.

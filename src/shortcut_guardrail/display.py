@@ -249,5 +249,5 @@ class _Bar:
 
 
 def asked_for(answers: int, seconds: float | None, n: int) -> str:
-    """How many answers about n texts were asked for, and how long that took."""
-    return f"{answers:,} answers ({answers / n:.1f} a text) in {seconds or 0:,.1f} s"
+    """How many predictions about n texts were asked for, and how long that took."""
+    return f"{answers:,} predictions ({answers / n:.1f} a text) in {seconds or 0:,.1f} s"

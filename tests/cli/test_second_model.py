@@ -103,7 +103,9 @@ def test_a_second_model_decides_and_every_answer_is_kept(run, asked, data, tmp_p
     options = ("--decisions", out, "--strategy", "mask", "--text-column", "text")
     run("fit", "model", data, *options, "--out", tmp_path / "g")
     assert reasons_in(tmp_path / "g")["honestly"] == "second model"
-    assert "Of these decided by a second model (fixed : broken) | `honestly`" in (tmp_path / "g" / "README.md").read_text()
+    assert (
+        "Of these decided by a second model (fixed : broken) | `honestly`" in (tmp_path / "g" / "README.md").read_text()
+    )
 
 
 def test_one_that_cannot_do_the_task_is_refused_in_words(run, asked, tmp_path):

@@ -36,7 +36,8 @@ def printed(monkeypatch, capsys):
     def call(result, show=lambda report: print_audit(report.to_dict())):
         show(result)
         lines = capsys.readouterr().out.splitlines()
-        assert max(map(len, lines)) <= 80
+        # A command stays on one line, so that it can be pasted.
+        assert max(len(line) for line in lines if not line.startswith("  shortcut-guardrail ")) <= 80
         return lines, " ".join(" ".join(lines).split())
 
     return call
@@ -53,7 +54,7 @@ def test_an_audit(printed):
     assert row_of(lines, "soup") == "soup 12 0.250 - - 0.100 - -".split()
     assert "40 texts, 2 candidates, 1 of them tested. MSTPS 0.512. 1 text was longer than the model takes and" in text
     assert "1 flagged (!) at a false-discovery rate of 5%, 0 undecided. A note." in text
-    assert text.endswith("Only you know which of these words should influence the prediction.")
+    assert "Masking “honestly” changes 25% of the predictions of texts that contain it." in text
 
 
 def test_what_decides_most_of_its_texts_is_a_share_of_those_it_was_counted_in(printed):
@@ -71,8 +72,8 @@ def test_an_audit_says_where_a_card_takes_more_than_fit_alone(printed):
         return printed(made.to_review(2).to_dict() | {"fit_would_take": items}, print_audit)[1]
 
     assert "A decision about the word group of “w0” would add “w0s”. " in taken("w0")
-    assert "Deciding" not in taken("w0", "w0s")
-    assert "Deciding" not in taken()
+    assert "would add" not in taken("w0", "w0s")
+    assert "would add" not in taken()
 
 
 def test_what_is_undecided_is_no_all_clear(printed):
@@ -173,7 +174,7 @@ def test_names_are_shown_as_they_are_on_a_terminal(printed, name):
     text = printed({name: evaluation(name, name)}, print_evaluations)[1]
     assert "".join(text.split()).count("".join(name.split())) >= 3
     report = audit(candidate(name[:12], pushes_towards=name[:7]), cards=(card(name[:12], pushes_towards=name[:7]),))
-    rows = [line.rstrip() for line in printed(report)[0] if name[:12] in line]
+    rows = [line.rstrip() for line in printed(report)[0] if name[:12] in line][:2]
     assert [row.endswith(name[:7].rstrip()) for row in rows] == [True, True]
 
 

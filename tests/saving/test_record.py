@@ -129,7 +129,9 @@ def test_the_model_card_states_what_a_reader_needs():
     ):
         assert part in card
     assert "was not checked with labels" not in card
-    assert "The strength was not checked with labels" in model_card(replace(RECORD, calibration=None, strength_source="fixed"))
+    assert "The strength was not checked with labels" in model_card(
+        replace(RECORD, calibration=None, strength_source="fixed")
+    )
 
 
 def test_the_model_card_says_what_is_neutralised_and_certified():

@@ -180,7 +180,7 @@ class AuditReport(Shown):
             f"AuditReport: {counted(self.n, 'text')} ({self.n_distinct:,} distinct{cut_ones})",
             {
                 "MSTPS": number(self.mstps),
-                "answers": some([f"{cut(name, 20)} {count:,}" for name, count in answers]),
+                "predicted": some([f"{cut(name, 20)} {count:,}" for name, count in answers]),
                 "candidates": f"{self.n_tested:,} of {self.n_candidates:,} tested: {len(self.flagged):,} flagged at "
                 f"FDR {self.fdr:.0%}, {self.n_undecided:,} undecided",
                 **({} if self.answers is None else {"asked": asked_for(self.answers, self.seconds, self.n)}),

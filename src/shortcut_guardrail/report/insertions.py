@@ -37,7 +37,8 @@ def insertions_said(document: Document) -> list[str]:
         return ["No candidate could be added to texts: too few texts without it are predicted as another class."]
     found = sorted(_found(document), key=lambda c: -c["insertion"]["flip_rate"])
     n = counted(tried["n_tried"], "candidate")
-    cost = f"{n} tried by adding it to texts without it ({tried['n_predictions']:,} predictions)"
+    it = "it" if tried["n_tried"] == 1 else "them"
+    cost = f"{n} tried by adding {it} to texts without {it} ({tried['n_predictions']:,} predictions)"
     if not found:
         return [f"{cost}. None changes more predictions to its class than random words do."]
     said = [f"{cost}. These change more predictions than random words do (*): {_rates(found)}."]

@@ -13,10 +13,11 @@ from rich.text import Text
 
 from ..audit import Estimate, Metric, common_metrics
 from ..data import counted
-from ..display import Screen, asked_for, cut, interval, number, p_value, percent
+from ..display import Screen, asked_for, cut, interval, number, p_value, percent, say
 from ..metrics import GroupAccuracy, fold_groups
 from ..text import visible_name
 from .defaults import defaults_said
+from .findings import Findings, findings
 from .insertions import added_rate, added_rate_of_card, insertions_said
 
 if TYPE_CHECKING:
@@ -68,6 +69,17 @@ def print_audit(document: Mapping[str, Any]) -> None:
         console.print(cards)
     for line in _audit_summary(document):
         console.print(line)
+    _print_findings(findings(document), console)
+
+
+def _print_findings(found: Findings, console: Screen) -> None:
+    """What matters of an audit, an example, and the commands that come next, each on a line that can be pasted."""
+    console.print(f"\n{found.finding} {found.status}")
+    if found.example is not None:
+        names = " -> ".join(cut(name, 20) for name in (found.example.before, found.example.after))
+        console.print(f"  {cut(visible_name(found.example.masked), console.width - 5 - cell_len(names))}  {names}")
+    for sentence, command in found.steps:
+        say(f"{sentence}\n  {command}" if command else sentence)
 
 
 def words_of(words: Sequence[str], width: int = 30) -> Text:
@@ -133,7 +145,6 @@ def _audit_summary(document: Mapping[str, Any]) -> list[str]:
         "classes changes their prediction to its class. Overrides: how often the model confidently predicts another "
         "class from the rest of the text.",
         *(["Word group: related words that push towards one class. All of them are masked at once."] * has_cards),
-        "Only you know which of these words should influence the prediction.",
     ]
 
 
