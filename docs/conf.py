@@ -23,6 +23,7 @@ extensions = [
     "forge_links",
     "mathml",
     "api_pages",
+    "accessible",
 ]
 exclude_patterns = ["tools"]
 
@@ -35,6 +36,7 @@ html_theme = "furo"
 html_title = f"{project} {release}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False

@@ -89,12 +89,14 @@ def _read(path: Path) -> Any:
 
 
 def _rows(text: str) -> list[dict[str, str]]:
-    """The rows of all tables of a page, as records."""
+    """The rows of all tables of a page, as records; `marks` are those of notes on how a setting was chosen."""
     records: list[dict[str, str]] = []
     for table in re.findall(r"(?:^\|.*\n)+", text + "\n", re.MULTILINE):
         head, _, *rows = ([cell.strip(" §¶†*") for cell in line.strip("|").split("|")] for line in table.splitlines())
         names = [re.sub(r"\W+", "_", name.lower()).strip("_") for name in head]
         records += [dict(zip(names, row, strict=True)) for row in rows]
+        for record, line in zip(records[-len(rows) :], table.splitlines()[2:], strict=True):
+            record["marks"] = "".join(sorted(set(re.findall("[§¶]", line))))
     return records
 
 

@@ -17,9 +17,8 @@ def _inline(translator: Any, node: Any) -> None:
 
 
 def _block(translator: Any, node: Any) -> None:
-    # A formula that is too wide for a phone scrolls by itself, so a keyboard has to reach it.
     formula = convert(node.astext(), display="block")
-    translator.body.append(f'<div class="formula" role="group" aria-label="Formula" tabindex="0">{formula}</div>\n')
+    translator.body.append(f'<div class="formula" role="group" aria-label="Formula">{formula}</div>\n')
     raise SkipNode
 
 

@@ -1,0 +1,40 @@
+"""Sphinx extension: what the theme's pages lack for people who listen to them or use a keyboard.
+
+Captions of the sidebar get a level, the two sidebars get names, and an empty cell of a table's head is no heading.
+`static/site.js` lets a keyboard reach what is too wide and scrolls.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+REPLACED = (
+    ('<p class="caption" role="heading">', '<p class="caption" role="heading" aria-level="2">'),
+    ('<aside class="sidebar-drawer">', '<aside class="sidebar-drawer" aria-label="All pages">'),
+    ('<aside class="toc-drawer', '<aside aria-label="On this page" class="toc-drawer'),
+    ('<th class="head"><p></p></th>', '<td class="head"></td>'),
+)
+"""What the theme and Sphinx write, and what is written in its place."""
+
+
+def replaced(page: str) -> str:
+    """The HTML of a page with all of these replaced; it may have been before."""
+    for written, instead in REPLACED:
+        page = page.replace(written, instead)
+    return page
+
+
+def _finish(app: Sphinx, error: Exception | None) -> None:
+    if error is None and app.builder.format == "html":
+        for file in Path(app.outdir).rglob("*.html"):
+            file.write_text(replaced(file.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register with Sphinx."""
+    app.connect("build-finished", _finish)
+    return {"parallel_read_safe": True}
