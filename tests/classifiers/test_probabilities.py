@@ -2,18 +2,26 @@ import time
 
 import numpy as np
 import pytest
+import torch
 
 from shortcut_guardrail.classifiers import log_probs
 from shortcut_guardrail.classifiers.probabilities import checked_probs, geometric_mean, log_softmax
 from shortcut_guardrail.errors import RunError
 from shortcut_guardrail.models import measured_seconds
 
-NAN = float("nan")
+NAN, EVEN = float("nan"), [[0.25, 0.75]]
 
 
 def test_probabilities_become_logarithms():
     found = log_probs(checked_probs([[0.25, 0.75], [1, 0], [NAN, NAN]], 3, ["a", "b"], "f"))
     np.testing.assert_allclose(np.exp(found), [[0.25, 0.75], [1, 1e-12], [NAN, NAN]])
+
+
+@pytest.mark.parametrize(
+    "made", [lambda: torch.tensor(EVEN, requires_grad=True), lambda: torch.tensor(EVEN, dtype=torch.bfloat16)]
+)
+def test_tensors_serve_as_they_come(made):
+    assert checked_probs(made(), 1, ["a", "b"], "f").tolist() == EVEN
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,21 @@ def test_classes_come_from_what_is_known_of_them():
         word_reader(by_words)
     with pytest.raises(ModelError, match="single label"):
         WordReader(word_reader(by_words, ["one"]))
+    for names in ("negative,positive", ["same", "same"], ["one", " "], []):
+        with pytest.raises(ConfigError, match=r"label_names must be a list of different names|classes are not known"):
+            word_reader(by_words, names)
+
+
+def test_code_that_ends_the_process_is_told_of(tmp_path, monkeypatch):
+    def ends(texts):
+        raise SystemExit(3)
+
+    with pytest.raises(RunError, match="'ends' failed: SystemExit: 3"):
+        word_reader(ends, NAMES).predict_proba(["good"])
+    (tmp_path / "ends_at_once.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"'ends_at_once' could not be imported \(SystemExit: 3\)"):
+        word_reader("ends_at_once:answers", NAMES)
 
 
 @pytest.mark.parametrize("given", [lambda made: made, lambda made: made.predict_proba], ids=["object", "method"])

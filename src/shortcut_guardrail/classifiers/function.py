@@ -55,7 +55,7 @@ class FunctionClassifier:
             asked = list(chunk)
             try:
                 given = self.function(asked)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise RunError(f"'{self.name}' failed: {type(error).__name__}: {error}") from error
             if asked != list(chunk):
                 warnings.warn(

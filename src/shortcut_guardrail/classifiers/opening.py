@@ -149,7 +149,12 @@ def word_reader(
     names = label_names if label_names is not None else getattr(classifier, "label_names", _classes_of(classifier))
     if not len(names):
         raise ConfigError("The classes are not known. Give label_names (--labels a,b,c), in the order of the columns.")
-    (opened,) = open_classifiers([classifier], [str(name) for name in names], cache=cache)
+    labels = [] if isinstance(names, str) else [str(name).strip() for name in names]
+    if not labels or not all(labels) or len(set(labels)) < len(labels):
+        raise ConfigError(
+            f"label_names must be a list of different names, in the order of the columns, but is {names!r}."
+        )
+    (opened,) = open_classifiers([classifier], labels, cache=cache)
     return WordReader(opened)
 
 
@@ -209,7 +214,7 @@ def _imported(target: str) -> Callable[[Any], Any]:
     sys.path.insert(0, here)
     try:
         function = getattr(importlib.import_module(module_name), name, None)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(f"'{module_name}' could not be imported ({type(error).__name__}: {error}).") from error
     finally:
         sys.path.remove(here)

@@ -48,6 +48,8 @@ def checked_probs(values: Any, n: int, labels: Sequence[str], name: str) -> Arra
         RunError: They are not numbers, of another shape, negative, infinite, or do not sum to 1 in each row (to .01).
     """
     wanted = f"'{name}' must give probabilities of shape ({n}, {len(labels)}), a column for each of {', '.join(labels)}"
+    if hasattr(values, "detach"):  # of PyTorch, which hands out no gradients, no bfloat16 and nothing of a GPU
+        values = values.detach().double().cpu()
     try:
         probs = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
