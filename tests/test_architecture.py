@@ -145,7 +145,7 @@ LINES_OF = {
     "words that users understand": 375,
     "exports and the Hub": 687,
     "kinds of models that people deploy": 1_420,
-    "any classifier": 1_004,
+    "any classifier": 1_013,
     "words that are added, and cues that are missing": 1_008,
     "audits over weeks": 788,
 }
