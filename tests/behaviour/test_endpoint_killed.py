@@ -14,8 +14,8 @@ from planted_words import NAMES, by_words, planted_texts
 from shortcut_guardrail import ShortcutGuardrail
 from shortcut_guardrail.config import AuditConfig
 
-KILLS, PARALLEL = 10, 2
-TEXTS, _ = planted_texts(120)
+KILLS, PARALLEL = 6, 2
+TEXTS, _ = planted_texts(40)
 
 
 def by_planted(text, body):
@@ -36,7 +36,7 @@ def test_what_was_paid_for_is_not_paid_for_again(tmp_path):
         once = Counter(asked.answered)
         asked.answered.clear()
         for _ in range(KILLS):
-            goal = len(asked.answered) + rng.randrange(1, 40)
+            goal = len(asked.answered) + rng.randrange(1, 30)
             child = context.Process(target=audited, args=(file, killed))
             child.start()
             while len(asked.answered) < goal and child.is_alive():

@@ -73,7 +73,7 @@ def by_planted(text, body):
 
 
 def test_an_endpoint_is_asked_only_when_somebody_agrees_and_what_it_said_is_kept(here, run, write_csv):
-    write_csv("data.csv", *zip(*planted_texts(80), strict=True))  # few: each answer is a request
+    write_csv("data.csv", *zip(*planted_texts(50), strict=True))  # few: each answer is a request
     with served(by_planted) as asked:
         (here / "endpoint.toml").write_text(f'kind = "endpoint"\nmodel = "m"\nurl = "{asked.url}"\n')
         audit = ("audit", "endpoint.toml", "data.csv", *LABELS, "--kept-answers", "kept", "--unit", "word")
@@ -87,5 +87,5 @@ def test_an_endpoint_is_asked_only_when_somebody_agrees_and_what_it_said_is_kept
         fit = ("fit", "endpoint.toml", "data.csv", *LABELS, "--confirm-above", "100", "--out", "guarded")
         assert "Say --yes, or audit with a --budget" in run(*fit, status=2)
         assert len(asked.answered) == paid
-        run(*audit, "--budget", "180", "--out", "c")
-        assert len(asked.answered) <= paid + 180
+        run(*audit, "--budget", "120", "--kept-answers", "others", "--out", "c")
+        assert paid + 50 < len(asked.answered) <= paid + 120
