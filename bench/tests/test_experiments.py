@@ -23,15 +23,21 @@ def test_an_experiment_is_complete_and_its_controls_take_the_guardrails_steps(na
     assert config.figure["kind"] in _KINDS
     for column in config.table["columns"]:
         find_column(column)
+    made = {}  # settings have most systems in common, and to make one takes milliseconds
+
+    def system(scale, setting, spec):
+        options = system_options(config.scale(scale, setting), setting, spec)
+        key = repr((spec.kind, options))
+        made[key] = made.get(key) or make_system(spec.kind, **options)
+        return made[key]
+
     for scale in SCALES:
         for setting, spec in config.plan():
-            options = system_options(config.scale(scale, setting), setting, spec)
-            assert make_system(spec.kind, **options).name
+            assert system(scale, setting, spec).name
         for setting in config.settings:
             steps = set()
             for kind in ("guardrail", "random_maskcl", "simcse_adapter"):
-                options = system_options(config.scale(scale, setting), setting, SystemSpec(kind, kind))
-                adapter = make_system(kind, **options).config()["guard"]["adapter"]
+                adapter = system(scale, setting, SystemSpec(kind, kind)).config()["guard"]["adapter"]
                 steps.add((adapter["min_steps"], adapter["max_steps"]))
             assert len(steps) == 1, (scale, setting.name, steps)
 
