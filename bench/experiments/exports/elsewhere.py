@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,10 @@ def main(merged: str, onnx: str) -> None:
     files = {"merged": of_pipeline(merged)} | {
         name: of_onnx(onnx, file) for name, file in (("onnx", "model.onnx"), ("int8", "model_int8.onnx"))
     }
+    config = json.loads(Path(merged, "config.json").read_text(encoding="utf-8"))
+    each_label = config["problem_type"] == "multi_label_classification"
     found = {
-        name: {size: both_classes(predict(asked["texts"], size)).tolist() for size in asked["sizes"]}
+        name: {size: both_classes(predict(asked["texts"], size), each_label).tolist() for size in asked["sizes"]}
         for name, predict in files.items()
     }
     if any(name.startswith("shortcut_guardrail") for name in sys.modules):
@@ -51,6 +54,8 @@ def of_onnx(folder: str, file: str) -> Predict:
     """Probabilities by ONNX Runtime, as the page on serving has it."""
     tokenizer, session = AutoTokenizer.from_pretrained(folder), InferenceSession(f"{folder}/{file}")
     inputs = [put.name for put in session.get_inputs()]
+    config = json.loads(Path(folder, "config.json").read_text(encoding="utf-8"))
+    each_label = config["problem_type"] == "multi_label_classification"
 
     def predict(texts: list[Any], size: int) -> np.ndarray[Any, Any]:
         found = []
@@ -61,7 +66,7 @@ def of_onnx(folder: str, file: str) -> Predict:
             encoded = tokenizer(*batch, padding=True, truncation=True, return_tensors="np")
             found.append(session.run(["logits"], {name: encoded[name] for name in inputs})[0])
         logits = np.concatenate(found).astype(np.float64)
-        if logits.shape[1] == 1:
+        if each_label:
             return np.asarray(1 / (1 + np.exp(-logits)))
         powers = np.exp(logits - logits.max(axis=1, keepdims=True))
         return np.asarray(powers / powers.sum(axis=1, keepdims=True))
@@ -69,9 +74,9 @@ def of_onnx(folder: str, file: str) -> Predict:
     return predict
 
 
-def both_classes(probs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Of a sigmoid head the probabilities of both classes."""
-    return np.concatenate([1 - probs, probs], axis=1) if probs.shape[1] == 1 else probs
+def both_classes(probs: np.ndarray[Any, Any], each_label: bool) -> np.ndarray[Any, Any]:
+    """Of K labels, each with a sigmoid, K rows a text: that it lacks the label, and that it has it."""
+    return np.stack([1 - probs, probs], axis=-1).reshape(-1, 2) if each_label else probs
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ library, predicts 500 texts in batches of 1, 7 and 50 by each. For each file sta
 probability of the guard, and the share of texts with the guard's label; a tie within 1e-4 counts as the same. `change`
 is by how much the guard itself moves the base's probabilities at most.
 
-Models of two layers are random, with made-up texts. MiniLM is the benchmark's classifier on GoEmo-ST, with its test
+Models of two layers are random, with made-up texts. A head of "several" labels is a multi-label one, and the guard is
+fitted for one of them; the others are compared too. MiniLM is the benchmark's classifier on GoEmo-ST, with its test
 texts; as one with a sigmoid head it has the difference of the first two rows of its head. Pairs are a text and the one
 after it. Guards are trained for a few steps, but for `distill` on MiniLM with single texts and a softmax, which goes by
 its preset, on two seeds.
@@ -56,6 +57,7 @@ from shortcut_guardrail import ShortcutGuardrail, preset
 from shortcut_guardrail.saving.record import library_versions
 
 BATCHES, BLOCK, CLIENTS = (1, 7, 50), 100, 4
+LABEL = "toxic"
 USUAL = ("distill", "single", "softmax")
 SERVICE = Path(__file__).parents[3] / "examples" / "serve"
 
@@ -83,7 +85,8 @@ def cases() -> list[dict[str, Any]]:
     """The load; small models with every strategy, kind of input and head; and MiniLM with each of these."""
     names = ("model", "strategy", "input", "head", "seed")
     ways = itertools.product(("distill", "maskcl", "few-shot"), ("single", "pair"), ("softmax", "sigmoid"))
-    crossed = [(model, *way, 0) for model, way in itertools.product(FAMILIES, ways)]
+    several = (("distill", input, "several") for input in ("single", "pair"))  # other strategies refuse such a head
+    crossed = [(model, *way, 0) for model, way in itertools.product(FAMILIES, (*ways, *several))]
     minilm = [
         ("MiniLM", *USUAL, 0),
         ("MiniLM", *USUAL, 1),
@@ -91,6 +94,7 @@ def cases() -> list[dict[str, Any]]:
         ("MiniLM", "few-shot", "pair", "softmax", 0),
         ("MiniLM", "distill", "single", "sigmoid", 0),
         ("MiniLM", "maskcl", "pair", "sigmoid", 0),
+        ("MiniLM", "distill", "single", "several", 0),
     ]
     made = [dict(zip(names, one, strict=True)) for one in [*crossed, *minilm]]
     usual = dict(zip(names, ("MiniLM", *USUAL, 0), strict=True))
@@ -130,7 +134,7 @@ def fitted(
     base: Path, strategy: str, head: Any, texts: Any, words: Sequence[str], *, rate: float | None
 ) -> ShortcutGuardrail:
     """A guard of a strategy, by its preset, or in a few steps at a learning rate."""
-    guard = ShortcutGuardrail.from_pretrained(base, head=head)
+    guard = ShortcutGuardrail.from_pretrained(base, **({"label": LABEL} if head == "several" else {"head": head}))
     names = guard.label_names
     config = preset("default" if strategy == "maskcl" else strategy)
     config = config.with_shortcuts(named=tuple(words) if strategy == "distill" else ())
@@ -159,6 +163,8 @@ def tiny(family: str, head: str, n: int) -> tuple[Any, Any, list[str], list[str]
     options = {"vocab_size": len(tokenizer), "max_position_embeddings": 34, "initializer_range": 0.5, **ids, **sizes}
     torch.manual_seed(0)
     config = AutoConfig.for_model(kind, num_labels=1 if head == "sigmoid" else 3, **options)
+    if head == "several":
+        config.problem_type, config.id2label = "multi_label_classification", {0: "first", 1: LABEL, 2: "third"}
     model = AutoModelForSequenceClassification.from_config(config).eval()
     rng = np.random.default_rng(0)
     texts = [
@@ -181,14 +187,19 @@ def minilm(head: str, seed: int, args: argparse.Namespace) -> tuple[Any, Any, li
         model.classifier.weight.data, model.classifier.bias.data = weight[1:2] - weight[:1], bias[1:2] - bias[:1]
         model.num_labels = model.config.num_labels = 1
         model.config.problem_type = None
+    if head == "several":
+        model.config.problem_type = "multi_label_classification"
+        model.config.id2label = {i: LABEL if i == 1 else f"label {i}" for i in range(model.config.num_labels)}
     order = np.random.default_rng(seed).permutation(len(rows))[: args.texts]
     return model, tokenizer, [rows.texts[i] for i in order], list(opened.data.shortcuts)
 
 
 def parity(guard: ShortcutGuardrail, texts: Any, folder: Path) -> dict[str, Any]:
     """How exports differ from the guard. It leaves `merged` and `onnx` in the folder, and nothing of `made`."""
-    expected = guard.predict_proba(texts)
-    change = np.abs(guard.predict_proba(texts, strength=0.0) - expected).max()
+    several = guard.label is not None
+    predicted = guard.label_probabilities if several else guard.predict_proba
+    expected, base = predicted(texts), predicted(texts, strength=0.0)
+    change = np.abs(base - expected).max()
     guard.export(folder / "merged", texts=texts[:64])
     guard.export(folder / "onnx", format="onnx", texts=texts[:64], int8=True)
     shutil.rmtree(folder / "made")
@@ -201,12 +212,16 @@ def parity(guard: ShortcutGuardrail, texts: Any, folder: Path) -> dict[str, Any]
         text=True,
         check=True,
     )
+    expected = np.stack([1 - expected, expected], axis=-1).reshape(-1, 2) if several else expected
     found = {name: compared(sizes, expected) for name, sizes in json.loads(done.stdout).items()}
     return {"n": len(texts), "change": float(change), **found}
 
 
 def compared(found: Mapping[str, Any], expected: Array) -> dict[str, float]:
-    """Class probabilities by sizes of batches, each of shape (N, C), beside the guard's."""
+    """Class probabilities by sizes of batches, each of shape (N, C), beside the guard's.
+
+    Of K labels each text has K rows, of the probabilities that it lacks the label and has it.
+    """
     each = [np.array(one) for one in found.values()]
     behind = [expected.max(axis=1) - expected[np.arange(len(expected)), one.argmax(axis=1)] for one in each]
     return {
