@@ -15,7 +15,7 @@ from shortcut_guardrail.errors import NothingToRepairError
 from tiny_models import tiny_bert
 
 SMALL = {"train": 60, "deployment": 24, "support": 20, "reversed": 40, "in_distribution": 20}
-SYSTEMS = ("base", "paper", "guarded")
+SYSTEMS = ("original", "paper", "repaired")
 
 
 def encoder_in(folder):
@@ -58,7 +58,7 @@ def test_the_rows_that_are_scored_chose_nothing_and_only_the_paper_sees_labels(r
     assert not chose & {*corpus.reversed.texts, *corpus.in_distribution.texts}
     assert {evaluation.n for evaluation in result.evaluations.values()} == {40}
     assert {evaluation.n for evaluation in result.in_distribution.values()} == {20}
-    assert (repairs["guarded"].strategy, repairs["guarded"].choice.calibration) == ("distill", None)
+    assert (repairs["repaired"].strategy, repairs["repaired"].choice.calibration) == ("distill", None)
     assert repairs["paper"].strategy == repairs["paper"].fitted.config.preset == "paper"
     assert repairs["paper"].choice.calibration.n == 20
 
@@ -75,8 +75,8 @@ def test_base_is_the_biased_model(result, folder):
     for file, scores in (("test", result.evaluations), ("in-distribution", result.in_distribution)):
         rows = read_data(folder / f"{file}.csv", require_labels=True)
         again = guard.evaluate(rows.texts, rows.labels, shortcuts=[SHORTCUT], sensitivity="none")
-        assert again.to_dict()["groups"] == scores["base"].to_dict()["groups"]
-    assert result.evaluations["guarded"].mstps != result.evaluations["base"].mstps
+        assert again.to_dict()["groups"] == scores["original"].to_dict()["groups"]
+    assert result.evaluations["repaired"].mstps != result.evaluations["original"].mstps
 
 
 def test_the_files_hold_what_was_found(result, folder):
@@ -84,7 +84,7 @@ def test_the_files_hold_what_was_found(result, folder):
     for model in SYSTEMS:
         assert metrics[model] == json.loads(json.dumps(result.evaluations[model].to_dict()))
         assert metrics["in_distribution"][model].keys() == metrics[model].keys()
-    assert metrics["in_distribution"]["base"]["n"] == metrics["sizes"]["in_distribution"] == 20
+    assert metrics["in_distribution"]["original"]["n"] == metrics["sizes"]["in_distribution"] == 20
     assert metrics["words_found"] == [SHORTCUT]
     assert metrics["repairs"]["paper"]["calibration"]["n"] == 20
     page = (folder / "report.html").read_text(encoding="utf-8")

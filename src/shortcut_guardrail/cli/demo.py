@@ -67,7 +67,7 @@ def show(result: DemoResult) -> None:
     table = new_table("", *result.evaluations)
 
     def scores(heading: str, models: Mapping[str, Evaluation]) -> None:
-        table.add_row(f"{heading}, {models['base'].n:,} texts")
+        table.add_row(f"{heading}, {models['original'].n:,} texts")
         table.add_row("  accuracy", *(number(model.accuracy) for model in models.values()))
         table.add_row("  always the same label", *(number(model.majority_accuracy) for model in models.values()))
 

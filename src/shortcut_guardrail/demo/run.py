@@ -1,7 +1,7 @@
 """The demo: plant a shortcut, watch a classifier fall for it, audit, repair, compare.
 
-Three systems are compared: the `base`, which fell for the shortcut; `paper`, the base repaired by the paper's method,
-whose strength a support set chooses; and `guarded`, the base repaired as `fit` does by default, from texts alone.
+Three systems are compared: the `original`, which fell for the shortcut; `paper`, which is repaired by the paper's method,
+whose strength a support set chooses; and `repaired`, the original repaired as `fit` does by default, from texts alone.
 """
 
 import csv
@@ -41,8 +41,8 @@ class DemoResult:
 
     Attributes:
         biased: The fine-tuned classifier that fell for the shortcut, and its tokenizer.
-        repairs: `paper` and `guarded`.
-        audits: `base`, `paper` and `guarded`, on the first deployment texts.
+        repairs: `paper` and `repaired`.
+        audits: `original`, `paper` and `repaired`, on the first deployment texts.
         evaluations: The same three on labelled texts of the same kind, which chose nothing.
         in_distribution: The same three on labelled texts in which the shortcut still goes along with the label.
     """
@@ -64,7 +64,7 @@ class DemoResult:
     @property
     def words(self) -> list[str]:
         """What the default repair took for shortcuts."""
-        return list(self.repairs["guarded"].fitted.shortcuts.words)
+        return list(self.repairs["repaired"].fitted.shortcuts.words)
 
     def to_dict(self) -> dict[str, Any]:
         """What `metrics.json` holds."""
@@ -113,11 +113,11 @@ def run_demo(
         )
     systems = {
         name: ShortcutGuardrail(*biased, device=device, max_length=recipe.max_length, precision="auto")
-        for name in ("base", "paper", "guarded")
+        for name in ("original", "paper", "repaired")
     }
     texts, support, repairs, audits = list(corpus.deployment.texts), corpus.support, {}, {}
     with stage("repair"):
-        repairs["guarded"] = systems["guarded"].repair(texts, seed=seed, progress=progress)
+        repairs["repaired"] = systems["repaired"].repair(texts, seed=seed, progress=progress)
     with stage("repair as in the paper"), warnings.catch_warnings():
         # So few steps change next to nothing; the table and the page show how many, and how much.
         warnings.filterwarnings("ignore", "This run is predicted", GuardrailWarning)
