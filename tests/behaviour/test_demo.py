@@ -100,7 +100,7 @@ def test_the_table_fits_80_columns(result, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     show(result)
     lines = capsys.readouterr().out.splitlines()
-    said = [sum(part in line for line in lines) for part in ("worst group", "strength", "always the same answer")]
+    said = [sum(part in line for line in lines) for part in ("worst group", "strength", "always the same label")]
     assert said == [1, 1, 2]
     assert max(map(len, lines)) <= 80
 

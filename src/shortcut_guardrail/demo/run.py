@@ -1,6 +1,6 @@
 """The demo: plant a shortcut, watch a classifier fall for it, audit, repair, compare.
 
-Three systems are compared: the `original`, which fell for the shortcut; `paper`, which is repaired by the paper's method,
+Three models are compared: the `original`, which fell for the shortcut; `paper`, repaired by the paper's method,
 whose strength a support set chooses; and `repaired`, the original repaired as `fit` does by default, from texts alone.
 """
 
