@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from shortcut_guardrail.saving import open_audit
 from shortcut_guardrail.shortcuts.search import MOST_DOUBTED
 
 
+@cache
 def audited(mask: float, **config):
     classifier, texts = masking_bag(mask), reviews()
     return audit_texts(classifier, classifier.encode(texts), AuditConfig(top_k=4, n_examples=0, **config))
@@ -29,7 +31,7 @@ def said(report):
 
 def test_a_mask_that_is_a_word_of_one_class_is_not_taken():
     pulled, by_force = audited(6.0), audited(6.0, erasure="mask")
-    assert said(pulled) == said(audited(6.0))  # the same texts give the same sample
+    assert said(pulled) == said(audited.__wrapped__(6.0))  # the same texts give the same sample
     assert pulled.erasures.chosen == "cut"
     assert pulled.erasures.cut == pulled.erasures.replace == 0
     assert pulled.erasures.mask > 0.1 * pulled.erasures.n
@@ -49,14 +51,16 @@ def test_a_mask_that_is_a_word_of_one_class_is_not_taken():
 
 @pytest.mark.parametrize("unit", ["phrase", "word", "token"])
 def test_nothing_changes_where_the_mask_does_nothing(unit):
-    by_itself, by_mask, cut = (audited(0.0, unit=unit, erasure=how) for how in ("auto", "mask", "cut"))
+    by_itself, by_mask = (audited(0.0, unit=unit, erasure=how) for how in ("auto", "mask"))
     assert by_itself.erasures.chosen == "mask"
     assert said(by_itself) == said(by_mask)
     np.testing.assert_array_equal(by_itself.inputs.effects.probs, by_mask.inputs.effects.probs)
     assert AuditedCards.of(by_itself).id == AuditedCards.of(replace(by_mask, erasures=None)).id
     assert not by_itself.erasures.notes
-    assert cut.erasure == "cut"
-    assert AuditedCards.of(cut).id != AuditedCards.of(by_mask).id
+    if unit == "word":
+        cut = audited(0.0, unit=unit, erasure="cut")
+        assert cut.erasure == "cut"
+        assert AuditedCards.of(cut).id != AuditedCards.of(by_mask).id
 
 
 def test_tokens_are_the_papers_and_stay_masked():
