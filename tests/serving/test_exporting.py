@@ -126,18 +126,30 @@ def test_special_tokens_that_are_split_stay_split(tmp_path):
     assert ids[0].count(tokenizer.sep_token_id) == 1
 
 
+def damaged(model):
+    """A head that is a little off; of a guard the model within."""
+    model, off = copy.deepcopy(model), torch.tensor([0.1, 0, 0])
+    getattr(model, "plain_model", model).classifier.bias.data += off
+    return model
+
+
+def onnx_is(monkeypatch, changed):
+    """Have PyTorch stand in for the ONNX file, which takes seconds to make: the model, or another in its place."""
+    models = []
+    monkeypatch.setattr(exporting, "_write_onnx", lambda model, *_: models.append(changed(model)))
+    monkeypatch.setattr(exporting, "_of_onnx", lambda _: exporting._of_model(models[0]))
+
+
 @pytest.mark.parametrize("what", ["merged model", "ONNX file"])
 def test_what_predicts_otherwise_is_not_written(guard, tmp_path, monkeypatch, what):
-    def damaged(model, *more):
-        """A head that is a little off; of a guard the model within."""
-        model, off = copy.deepcopy(model), torch.tensor([0.1, 0, 0])
-        getattr(model, "plain_model", model).classifier.bias.data += off
-        written(model, *more)
-
-    name = "_write_merged" if what == "merged model" else "_write_onnx"
-    written = getattr(exporting, name)
-    monkeypatch.setattr(exporting, name, damaged)
-    with pytest.raises(RunError, match=rf"The {what} predicts otherwise than the guard: .* Nothing was written"):
+    written = exporting._write_merged
+    if what == "ONNX file":
+        onnx_is(monkeypatch, damaged)
+    else:
+        monkeypatch.setattr(exporting, "_write_merged", lambda model, *more: written(damaged(model), *more))
+    with pytest.raises(
+        RunError, match=rf"The {what} does not predict what the repaired model predicts: .* Nothing was written"
+    ):
         guard.export(tmp_path / "served", format="merged" if what == "merged model" else "onnx")
     assert not (tmp_path / "served").exists()
 
@@ -160,6 +172,7 @@ def test_a_model_that_cannot_be_quantised_is_a_sentence(guard, tmp_path, monkeyp
     def fails(*_, **__):
         raise ValueError("[ShapeInferenceError] Inferred shape and existing shape differ")
 
+    onnx_is(monkeypatch, lambda model: model)
     monkeypatch.setattr("onnxruntime.quantization.quantize_dynamic", fails)
     with pytest.raises(ModelError, match=r"cannot quantise this model: \[ShapeInferenceError\].*Export without int8"):
         guard.export(tmp_path / "served", format="onnx", int8=True)
