@@ -25,13 +25,12 @@ from tiny_models import meaning_bag
 pytestmark = pytest.mark.slow
 
 HEADING = "(document.querySelector('#review :is(h2, h3)')?.textContent ?? '')"
-HEIGHTS = (
-    "[...document.querySelectorAll('#review :is(button, fieldset label)')].map(e => e.getBoundingClientRect().height)"
-)
-SAID, PROBLEM = (f"document.getElementById('{of}').textContent" for of in ("said", "problem"))
+HEIGHTS = "[...document.querySelectorAll('#review button')].map(e => e.getBoundingClientRect().height)"
+SAID, NEWS, PROBLEM = (f"document.getElementById('{of}').textContent" for of in ("said", "news", "problem"))
 TABLE = "[...document.querySelectorAll('.decisions tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
 STEPS = "document.querySelectorAll('.steps button')"
 ANSWERED = "document.querySelectorAll('.steps .answered').length"
+BUTTON = "document.querySelector('#review button[value"
 MAIN = "document.querySelector('#review button.main')"
 
 
@@ -70,7 +69,7 @@ def report(browser, tmp_path):
         file = tmp_path / "report.html"
         file.write_text(render_audit(audit), encoding="utf-8")
         page = browser.open(file, **how)
-        page.wait("!!document.querySelector('#review form')")
+        page.wait("!!document.querySelector('#question')")
         return page
 
     return opened
@@ -82,7 +81,7 @@ def heading(page, start):
 
 def press(page, *keys):
     """Press keys, each when the answer before is saved and the next question stands there."""
-    shown = f"document.getElementById('said').nextElementSibling.firstElementChild.textContent + {HEADING}"
+    shown = f"document.querySelector('.steps').outerHTML + {HEADING}"
     for key in keys:
         before = page.evaluate(shown)
         page.press(key)
@@ -143,26 +142,26 @@ def test_the_whole_way_from_an_audit_to_a_guard(browser, ok, write_csv, tmp_path
     decisions = tmp_path / "audit" / "decisions.json"
     with command(tmp_path / "audit") as (process, address):
         page = browser.visit(address)
-        heading(page, "Card 1 of 3: honestly")
+        heading(page, "1 of 3: “honestly”")
         press(page, "3", "2")
-        heading(page, "Card 3 of 3")
+        heading(page, "3 of 3: ")
         press(page, "z")  # "great" should count after all
-        heading(page, "Card 2 of 3")
+        heading(page, "2 of 3: ")
         press(page, "1", "1")
-        heading(page, "Text 1: which answer is right?")
+        heading(page, "Text 1: which prediction is right?")
         answer_by_label(page)
         answer_by_label(page)
         page.close()
         os.kill(process.pid, signal.SIGKILL)
     with command(tmp_path / "audit") as (process, address):
         page = browser.visit(address)
-        heading(page, "Text 3: which answer is right?")
-        assert page.evaluate(SAID) == "Resuming: 3 of 3 cards answered before."
+        heading(page, "Text 3: which prediction is right?")
+        assert page.evaluate(NEWS) == "Resuming: 3 of 3 word groups answered before."
         press(page, "z")  # what was answered before the kill
         heading(page, "Text 2")
         while page.evaluate(HEADING).startswith("Text"):
             answer_by_label(page)
-        assert page.evaluate(TABLE)[0][1] == "neutralised (texts: shortcut, 8 fixed, 0 broken of 8)"
+        assert page.evaluate(TABLE)[0][1] == "reliance removed (texts: shortcut, 8 fixed, 0 broken of 8)"
         at_once = downloaded(browser, tmp_path, page, "document.querySelector('.actions .main')")
         assert without_times(at_once) == without_times(json.loads(decisions.read_text()))
         page.evaluate("[...document.querySelectorAll('.actions button')].at(-1).click()")
@@ -184,21 +183,20 @@ def test_the_whole_way_from_an_audit_to_a_guard(browser, ok, write_csv, tmp_path
 def test_the_page_without_a_server_downloads_the_file_that_a_server_writes(browser, report, tmp_path):
     audit = to_review(3)
     page = report(audit)
-    heading(page, "Card 1 of 3: w0")
+    heading(page, "1 of 3: “w0”")
     page.click("document.getElementById('reviewer')")
     page.evaluate("document.getElementById('reviewer').select()")
     page.type("anna")
     page.press("Tab")
-    page.click("document.querySelector('#review input[value=neutralise]')")
-    page.click(MAIN)
-    heading(page, "Card 2 of 3")
+    page.click(f"{BUTTON}=remove_reliance]')")
+    heading(page, "2 of 3: ")
     press(page, "2", "z", "1")
     page.close()
     page = report(audit)  # goes on where it was left
-    heading(page, "Card 3 of 3")
+    heading(page, "3 of 3: ")
     page.click("document.querySelector('#review h3')")
     press(page, "s")
-    assert page.evaluate(TABLE)[0][1:] == ["neutralised", "30 answers: 30 from positive to negative"]
+    assert page.evaluate(TABLE)[0][1:] == ["reliance removed", "30 predictions: 30 from positive to negative"]
     found = downloaded(browser, tmp_path / "downloads", page, MAIN)
     session = session_of(audit, tmp_path / "decisions.json")
     for one, decision in zip(session.deck.cards, ("remove_reliance", "keep", "unsure"), strict=True):
@@ -220,64 +218,74 @@ def test_the_report_says_what_the_audit_decides_and_downloads_at_any_time(browse
     page = report(to_review(2).to_dict() | taken)
     page.click("document.querySelector('#review h3')")
     press(page, "3")
-    assert page.evaluate(SAID).endswith("not sure; the audit decides: neutralised, 30 answers.")
+    assert page.evaluate(SAID).endswith("not sure; the audit decides: reliance removed, 30 predictions.")
     last = "[...document.querySelectorAll('.actions button')].at(-1)"
     (card,) = downloaded(browser, tmp_path / "downloads", page, last)["cards"]
     assert (card["words"], card["decision"]) == (["w0", "w0s"], "unsure")
     page.click("document.querySelector('#review h3')")
     press(page, "3")
     assert page.evaluate(TABLE) == [
-        ["w0, w0s", "not sure; the audit decides: neutralised", "30 answers: 30 from positive to negative"],
-        ["w1, w1s", "not sure; the audit decides: left as it is", "none"],
+        [
+            "“w0”, “w0s”",
+            "not sure; the audit decides: reliance removed",
+            "30 predictions: 30 from positive to negative",
+        ],
+        ["“w1”, “w1s”", "not sure; the audit decides: left as it is", "none"],
     ]
 
 
 def test_with_single_keys_off_tab_arrows_and_enter_do(serve):
     session, opened, _ = serve(1)
     page, value = opened(), "document.activeElement.value"
+    page.click("document.querySelector('#review > details summary')")
     page.click("document.getElementById('keys')")
     for key in "12z":
         page.press(key)
     page.evaluate("document.querySelector('#review h2').focus()")
-    page.press("Tab")
-    while page.evaluate("document.activeElement.type") != "radio":
+    while page.evaluate(value) != "remove_reliance":
         page.press("Tab")
-    assert page.evaluate(value) == "keep"  # preselected
-    page.press("ArrowDown")
-    assert page.evaluate(value) == "remove_reliance"
-    assert session.revision == 0  # and written only when answered
+    assert session.revision == 0
     page.press("Enter")
-    heading(page, "All cards are answered")
+    heading(page, "All word groups are answered")
     assert page.evaluate("document.activeElement.tagName") == "H2"
     assert session.state()["said"] == {session.deck.cards[0].id: "remove_reliance"}
 
 
-def test_enter_answers_in_the_form_alone_and_an_answered_card_shows_its_answer(serve):
+def test_nothing_is_preselected_and_back_leads_to_the_group_before(serve):
     session, opened, _ = serve(2)
     page = opened()
-    chosen = "document.querySelector('#review input[name=decision]:checked').value"
-    for out_of_the_form in ("document.querySelector('#review h2').focus()", "document.activeElement.blur()"):
-        page.evaluate(out_of_the_form)
+    pressed = "[...document.querySelectorAll('.choices [aria-pressed=true]')].map(b => b.value)"
+    back = "[...document.querySelectorAll('.actions button')].find(b => b.textContent === 'Back')"
+    for out_of_a_button in ("document.querySelector('#review h2').focus()", "document.activeElement.blur()"):
+        page.evaluate(out_of_a_button)
         page.press("Enter")
     time.sleep(0.2)
-    assert session.revision == 0
-    for do in ("click", "focus"):
-        page.evaluate(f"document.querySelector('#review input[value=neutralise]').{do}()")
-    page.press("Enter")
-    heading(page, "Card 2 of 2")
-    assert page.evaluate(chosen) == "keep"
-    page.evaluate(f"{STEPS}[0].click()")
-    heading(page, "Card 1 of 2")
-    assert page.evaluate(chosen) == "remove_reliance"
-    page.press("Enter")  # on the heading, which has the focus
-    time.sleep(0.2)
-    assert session.revision == 1
+    assert (session.revision, page.evaluate(pressed), page.evaluate(f"{back}.disabled")) == (0, [], True)
+    page.click(f"{BUTTON}=remove_reliance]')")
+    heading(page, "2 of 2: ")
+    assert page.evaluate(pressed) == []
+    page.click(back)
+    heading(page, "1 of 2: ")
+    assert (session.revision, page.evaluate(pressed)) == (1, ["remove_reliance"])  # back takes nothing back
     press(page, "1")
-    page.evaluate(f"{STEPS}[0].click()")
-    assert page.evaluate(chosen) == "keep"
+    page.click(back)
+    assert page.evaluate(pressed) == ["keep"]
     page.press("z")
-    page.wait(f"{SAID} === 'The last answer is undone.'")
-    assert page.evaluate(chosen) == "remove_reliance"
+    page.wait(f"{NEWS} === 'The last answer is undone.'")
+    assert page.evaluate(pressed) == ["remove_reliance"]
+
+
+@pytest.mark.parametrize("size", [(1280, 900), (390, 844)])
+def test_answers_are_seen_however_long_a_text_is(serve, size):
+    flips = (Flip.of(0, "positive", "negative", "w0 " + "a long word " * 400),)
+    _, opened, _ = serve(to_review(0, cards=(card("w0", flips=flips),)))
+    page = opened(*size)
+    page.evaluate("document.querySelectorAll('#review details').forEach(d => { d.open = true; })")
+    assert page.evaluate("document.documentElement.scrollHeight") > size[1]
+    for top in (0, 300):
+        page.evaluate(f"window.scrollTo({{top: {top}, behavior: 'instant'}})")
+        places = page.evaluate(HEIGHTS.replace("height", "bottom").replace("#review", ".choices"))
+        assert max(places) <= size[1]
 
 
 def test_a_key_that_is_held_down_answers_once(serve):
@@ -286,7 +294,7 @@ def test_a_key_that_is_held_down_answers_once(serve):
     for repeated in (False, *[True] * 5):
         page.call("Input.dispatchKeyEvent", type="keyDown", text="1", autoRepeat=repeated, **how)
     page.call("Input.dispatchKeyEvent", type="keyUp", **how)
-    heading(page, "Card 2 of 3")
+    heading(page, "2 of 3: ")
     time.sleep(0.2)
     assert session.revision == 1
 
@@ -294,11 +302,16 @@ def test_a_key_that_is_held_down_answers_once(serve):
 def test_each_answer_says_what_would_change(serve):
     page = serve(3)[1]()
     press(page, "n")
-    said = "“w0” and 1 more: neutralised. 30 answers would change: 30 from positive to negative."
-    assert page.evaluate(SAID) == said
-    press(page, "2")
-    assert "29 answers would change" in page.evaluate(SAID)
-    assert "In all at most 59 of 400 answers change." in page.evaluate(SAID)
+    line = "reliance removed. 30 predictions would change: 30 from positive to negative."
+    assert page.evaluate(SAID) == f"“w0” and 1 more: {line}"
+    assert not page.evaluate("!!document.getElementById('follows')")
+    page.evaluate(f"{STEPS}[0].click()")  # what an answer brings stands on the word group that it is about
+    assert page.evaluate("document.getElementById('follows').textContent") == line
+    labels = "[...document.querySelectorAll('.choices span')].map(s => s.textContent)"
+    shorts = ["nothing changes", "30 predictions change", "you judge texts", "up to 30 change"]
+    assert page.evaluate(labels) == shorts
+    press(page, "2", "2", "1")
+    assert "In all at most 59 of 400 predictions change." in page.evaluate("document.body.textContent")
     assert page.evaluate("document.getElementById('said').getAttribute('role')") == "status"
 
 
@@ -311,10 +324,9 @@ def test_a_phone(serve):
         assert min(page.evaluate(HEIGHTS)) >= 40
 
     fits()
-    page.click("document.querySelector('input[value=unsure]')")
-    page.click(MAIN)
-    heading(page, "Card 2 of 2")
-    page.click(MAIN)
+    page.click(f"{BUTTON}=unsure]')")
+    heading(page, "2 of 2: ")
+    page.click(f"{BUTTON}=keep]')")
     heading(page, "Text 1")
     fits()
     while (before := page.evaluate(HEADING)).startswith("Text"):
@@ -380,19 +392,19 @@ def test_what_is_not_saved_is_said_and_can_be_given_again(serve, monkeypatch):
     monkeypatch.setattr(Path, "write_bytes", full)
     page.press("1")
     page.wait(f"{PROBLEM}.includes('the disk is full')")
-    assert page.evaluate(HEADING).startswith("Card 1 of 3")
+    assert page.evaluate(HEADING).startswith("1 of 3: ")
     monkeypatch.undo()
     press(page, "1")
     assert page.evaluate(PROBLEM) == ""
     assert len(session.answers.said) == 1
     press(page, "2", "z")
-    assert page.evaluate(SAID) == "The last answer is undone."
+    assert page.evaluate(NEWS) == "The last answer is undone."
     server.stop()
     for key in "z1":
         page.press(key)
         page.wait(f"{PROBLEM}.startsWith('Not saved: the server does not answer')")
         assert page.evaluate(SAID) == ""  # what it said of the answer before
-    assert page.evaluate(HEADING).startswith("Card 2 of 3")
+    assert page.evaluate(HEADING).startswith("2 of 3: ")
     assert page.evaluate(ANSWERED) == 1
 
 

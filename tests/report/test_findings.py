@@ -58,7 +58,7 @@ def test_the_sentence_that_matters(cards, words, finding, status):
 def test_what_was_audited_and_commands_that_can_be_pasted():
     said = found(card("honestly", flips=FLIPS, **FLAGGED), about=ABOUT)
     assert said.audited == (
-        "The model 'my model' was audited with 40 texts (39 distinct) of 'texts.csv' on 2026-11-26."
+        "The model 'my model' was audited with 40 texts (39 distinct) from 'texts.csv' on 2026-11-26."
     )
     fit = "shortcut-guardrail fit 'my model' texts.csv --decisions audit/decisions.json --out guarded"
     assert [command for _, command in said.steps] == ["shortcut-guardrail review audit", fit]
@@ -69,7 +69,7 @@ def test_what_was_audited_and_commands_that_can_be_pasted():
     assert redacted.example is None
     (_, review), (_, fit) = findings(to_review(1).to_dict() | {"about": {"folder": "my audit", "label": "toxic"}}).steps
     assert review == "shortcut-guardrail review 'my audit'"
-    assert fit.endswith("fit MODEL DATA --decisions 'my audit'/decisions.json --out guarded --label toxic")
+    assert fit.endswith("fit MODEL DATA --decisions 'my audit/decisions.json' --out guarded --label toxic")
 
 
 def test_the_example_is_the_shortest_text_that_says_something():

@@ -75,7 +75,7 @@ def test_texts_are_asked_about_until_they_decide(file):
     assert (cards["w0"]["fixed"], cards["w0"]["asked"], len(cards["w0"]["text_hashes"])) == (8, 8, 8)
     assert cards["w1"]["decision"] == "keep"
     assert "outcome" not in cards["w1"]
-    assert review.state()["follows"][W0]["how"] == "neutralised (texts: shortcut, 8 fixed, 0 broken of 8)"
+    assert review.state()["follows"][W0]["how"] == "reliance removed (texts: shortcut, 8 fixed, 0 broken of 8)"
 
 
 def test_the_other_answer_is_legitimate_and_what_tells_nothing_stays_open(file):
@@ -193,21 +193,23 @@ def line_of(review: Session, card: str = W0) -> str:
 def test_what_the_audit_decides_is_said(file):
     deck = make_deck(to_review(3).to_dict() | {"fit_would_take": [{"text": word} for word in ("w0", "w0s")]})
     anna = say(Session(deck, file, "anna"), "unsure", "unsure")
-    audit = "the audit decides: neutralised, 30 answers."
-    assert line_of(anna) == f"not sure. You are asked about texts, after the cards. If they leave it open, {audit}"
+    audit = "the audit decides: reliance removed, 30 predictions."
+    assert (
+        line_of(anna) == f"not sure. You are asked about texts, after the word groups. If they leave it open, {audit}"
+    )
     assert line_of(anna, W1).endswith("the audit decides: left as it is, nothing changes.")
     answer_texts(anna, "unclear")
     assert line_of(anna) == f"not sure. Its texts leave it open, so {audit}"
     say(anna, "remove_reliance", "keep", "keep")
-    assert line_of(anna) == "neutralised. 30 answers would change: 30 from positive to negative."
+    assert line_of(anna) == "reliance removed. 30 predictions would change: 30 from positive to negative."
     ben = say(Session(deck, file, "ben"), "keep", "keep")
     assert line_of(ben) == f"kept. Somebody else said otherwise, so {audit}"
     assert line_of(ben, W1) == "kept. Nothing changes."
     assert cards_in(file)["w0"]["decision"] == "unsure"
     row = ben.state()["follows"][W0]
-    assert (row["how"], row["n"]) == ("people differ; the audit decides: neutralised", 30)
+    assert (row["how"], row["n"]) == ("people differ; the audit decides: reliance removed", 30)
     say(ben, "unsure")
-    assert "somebody else decides: neutralised. 30 answers would change" in line_of(ben)
+    assert "somebody else decides: reliance removed. 30 predictions would change" in line_of(ben)
 
 
 # Files of others

@@ -35,7 +35,11 @@ def test_at_most_ten_cards_most_changeable_first():
     first = deck.to_dict()["cards"][0]
     assert (first["texts"], first["changes"], first["share"]) == (50, 30, "7.5%")
     assert [one.words[0] for one in make_deck(to_review(3).to_dict(), which=deck.cards[2].id).cards] == ["w2"]
-    with pytest.raises(DataError, match="has no card to decide"):
+    # Nobody can decide about punctuation, flagged or not, unless it is named.
+    marks = to_review(2).to_dict()
+    marks["cards"][0] |= {"words": ["!", "..."], "evidence": marks["cards"][0]["evidence"] | {"status": "flagged"}}
+    assert [[one.words[0] for one in make_deck(marks, which=which).cards] for which in ("all", "!")] == [["w1"], ["!"]]
+    with pytest.raises(DataError, match="has no word group to decide"):
         make_deck(to_review(0).to_dict())
 
 
@@ -92,22 +96,23 @@ def test_what_the_audit_does_with_a_card():
     moved = "30 from positive to negative"
     assert [tuple(one[key] for key in ("how", "changes", "n")) for one in (taken(), taken("W0"))] == [
         ("not sure; the audit decides: left as it is", "none", 0),
-        ("not sure; the audit decides: “w0” neutralised", "up to 30 answers", 30),
+        ("not sure; the audit decides: reliance removed (“w0”)", "up to 30 predictions", 30),
     ]
     assert taken("w0", "w0s") == {
-        "how": "not sure; the audit decides: neutralised",
-        "changes": f"30 answers: {moved}",
+        "how": "not sure; the audit decides: reliance removed",
+        "changes": f"30 predictions: {moved}",
         "n": 30,
-        "line": "the audit decides: neutralised, 30 answers.",
+        "line": "the audit decides: reliance removed, 30 predictions.",
+        "short": "the audit decides: 30 predictions",
     }
-    for words, ends in ((["w0"], "negative. Deciding this card also takes: w0s."), (["w0", "w0s"], "to negative.")):
+    for words, ends in ((["w0"], "negative. This also takes “w0s”."), (["w0", "w0s"], "to negative.")):
         (shown,) = make_deck(document | {"fit_would_take": [{"text": word} for word in words]}).shown.values()
         assert shown["effects"]["remove_reliance"]["line"].endswith(ends)
     (shown,) = make_deck(document).shown.values()
     assert [shown["effects"][said]["n"] for said in ("keep", "remove_reliance")] == [0, 30]  # and not all its texts
     # An audit that does not say what `fit` would take.
     document["candidates"][0]["flagged"] = True
-    assert "“w0” neutralised" in unsure()["how"]
+    assert "reliance removed (“w0”)" in unsure()["how"]
 
 
 def test_the_evidence_is_in_plain_words():
@@ -117,16 +122,16 @@ def test_the_evidence_is_in_plain_words():
         return make_deck(report).to_dict()["cards"][0]["evidence"]
 
     assert evidence(status="flagged", flagged=("book", "novel"), changes=30) == [
-        "The audit flags “book”, “novel”: they outweigh the rest of the text.",
+        "The audit flags “book”, “novel”: they override the rest of the text.",
         "Without the words, their texts look less “positive” than other texts do, in 62% of comparisons (50% would "
         "be chance).",
-        "By the labels at hand, masking “book” fixes 9 answers and breaks 1.",
-        "Too few of its texts can be asked about here to decide it; the command “flips” asks about all 30.",
+        "By the labels at hand, masking “book” fixes 9 predictions and breaks 1.",
+        "Too few of its texts can be asked about here to decide it; the command `questions` asks about all 30.",
     ]
     assert evidence(status="undecided")[0] == "The audit could neither flag nor clear it."
     assert evidence()[0] == "The audit does not flag it."
     assert "comparisons" not in evidence(relative_effect=float("nan"))[1], "every text holds one of the words"
-    assert evidence(changes=7)[-1] == "Texts cannot decide it: fewer than 8 answers change."
+    assert evidence(changes=7)[-1] == "Texts cannot decide it: fewer than 8 predictions change."
 
 
 def test_the_commonest_neighbours():
@@ -142,14 +147,14 @@ def test_words_are_marked_and_long_texts_cut_around_them():
     (short,) = seen("Read this book.", words=("book", "this book"))[0]["examples"]
     assert short["excerpt"] == [[("Read ", False), ("this book", True), (".", False)]]
     assert short["whole"] is None
-    for at, begins, ends in ((0, "book w1 ", " w24 …"), (50, "… w38 ", " w62 …"), (99, "… w75 ", " book")):
+    for at, begins, ends in ((0, "book w1 ", " w16 …"), (50, "… w42 ", " w58 …"), (99, "… w83 ", " book")):
         (example,) = seen((long(at), "a pair"))[0]["examples"]
         text = "".join(piece for piece, _ in example["excerpt"][0])
         assert (text[: len(begins)], text[-len(ends) :]) == (begins, ends)
         assert [piece for piece, marked in example["excerpt"][0] if marked] == ["book"]
         assert "".join(piece for piece, _ in example["whole"][0]) == long(at)
         assert example["excerpt"][1] == [("a pair", False)]
-    assert [seen(long(0, n=n))[0]["examples"][0]["whole"] is None for n in (25, 26)] == [True, False]
+    assert [seen(long(0, n=n))[0]["examples"][0]["whole"] is None for n in (17, 18)] == [True, False]
 
 
 def test_an_audit_without_texts_needs_the_file_and_one_with_texts_refuses_another():

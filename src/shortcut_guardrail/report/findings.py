@@ -15,7 +15,7 @@ from ..cards import is_of_function
 from ..data import counted
 from ..decisions import pieces_of
 from ..display import percent
-from ..review import excerpt_of
+from ..review import excerpt_of, fit_command
 from ..text import WordFinder, visible_name
 
 Document = Mapping[str, Any]
@@ -34,6 +34,11 @@ class Shown:
     sides: tuple[tuple[Piece, ...], ...]
 
     @property
+    def gaps(self) -> tuple[tuple[Piece, ...], ...]:
+        """The sides with the words masked."""
+        return tuple(tuple((GAP if marked else piece, marked) for piece, marked in side) for side in self.sides)
+
+    @property
     def text(self) -> str:
         """As it was read; both of a pair with a bar between them."""
         return " | ".join("".join(piece for piece, _ in side) for side in self.sides)
@@ -41,7 +46,7 @@ class Shown:
     @property
     def masked(self) -> str:
         """With the words masked."""
-        return " | ".join("".join(GAP if marked else piece for piece, marked in side) for side in self.sides)
+        return " | ".join("".join(piece for piece, _ in side) for side in self.gaps)
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ def _audited(document: Document) -> str:
     about: dict[str, str] = {key: visible_name(value) for key, value in document.get("about", {}).items()}
     model = f" '{about['model']}'" if "model" in about else ""
     distinct = "" if document["n_distinct"] == document["n"] else f" ({document['n_distinct']:,} distinct)"
-    of, on = f" of '{about['data']}'" if "data" in about else "", f" on {about['date']}" if "date" in about else ""
+    of, on = f" from '{about['data']}'" if "data" in about else "", f" on {about['date']}" if "date" in about else ""
     return f"The model{model} was audited with {counted(document['n'], 'text')}{distinct}{of}{on}."
 
 
@@ -131,12 +136,10 @@ def _example(card: Document) -> Shown | None:
 
 def _steps(document: Document, *, asked: bool) -> tuple[tuple[str, str], ...]:
     about = document.get("about", {})
-    model, data = shlex.quote(about.get("model", "MODEL")), shlex.quote(about.get("data", "DATA"))
-    where, label = shlex.quote(about.get("folder", "audit")), about.get("label")
     has_texts = any(flip["text"] is not None for card in document["cards"] for flip in card["flips"])
-    review = f"shortcut-guardrail review {where}" + ("" if has_texts else f" {data}")
-    decided = f"shortcut-guardrail fit {model} {data} --decisions {where}/decisions.json --out guarded"
-    decided += f" --label {shlex.quote(label)}" if label else ""
+    folder, data = about.get("folder", "audit"), [] if has_texts else [about.get("data", "DATA")]
+    review = shlex.join(["shortcut-guardrail", "review", folder, *data])
+    decided = fit_command(about, f"{folder}/decisions.json")
     if not asked:
         return (("Audit more texts, or texts that were misclassified.", ""),)
     return (

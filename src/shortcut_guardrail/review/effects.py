@@ -2,57 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypedDict
 
 from ..cards import Card
 from ..data import counted
 from ..decisions import LEAST_FLIPS, Decision
-from ..display import some
 from ..text import visible_name
 
-DONE = {"keep": "kept", "remove_reliance": "neutralised", "not_alone": "not alone", "unsure": "not sure"}
+DONE = {"keep": "kept", "remove_reliance": "reliance removed", "not_alone": "not alone", "unsure": "not sure"}
 
 
 class Effect(TypedDict):
-    """What follows for a card: `how`, and who decides; which answers change, at most `n`; and all of it in a `line`."""
+    """What follows for a card: `how`, and who decides; which predictions change, at most `n`; all of it in a `line`;
+    and in a few words, `short`."""
 
     how: str
     changes: str
     n: int
     line: str
+    short: str
 
 
 def effects_of(card: Card, taken: Sequence[str]) -> dict[str, Effect]:
     """What follows from each decision on a card where nobody else said anything.
 
-    `fit` neutralises those of its words that are `taken` where nobody decides.
+    `fit` removes reliance on those of its words that are `taken` where nobody decides.
     """
     moves = (f"{one.texts} from {visible_name(one.before)} to {visible_name(one.after)}" for one in card.moved)
     which = f": {', '.join(moves)}" if card.moved else ""
-    also, answers, kept, done = "", counted(card.changes, "answer"), DONE["keep"], DONE["remove_reliance"]
+    also, answers, kept, done = "", counted(card.changes, "prediction"), DONE["keep"], DONE["remove_reliance"]
     if not taken:
         how, changes, n, short = "left as it is", "none", 0, "nothing changes"
     elif len(taken) == len(card.words):
         how, changes, n, short = done, f"{answers}{which}", card.changes, answers
     else:
-        words = ", ".join(f"“{word}”" for word in taken)
-        also = f" Deciding this card also takes: {some([w for w in map(visible_name, card.words) if w not in taken])}."
-        how, changes, n, short = f"{words} {done}", f"up to {answers}", card.changes, f"up to {answers}"
+        words = _quoted(taken)
+        also = f" This also takes {_quoted(w for w in map(visible_name, card.words) if w not in taken)}."
+        how, changes, n, short = f"{done} ({words})", f"up to {answers}", card.changes, f"up to {answers}"
     how = f"the audit decides: {how}"
     return {
-        "keep": Effect(how=kept, changes="none", n=0, line=f"{kept}. Nothing changes."),
+        "keep": Effect(how=kept, changes="none", n=0, line=f"{kept}. Nothing changes.", short="nothing changes"),
         "remove_reliance": Effect(
-            how=done, changes=f"{answers}{which}", n=card.changes, line=f"{done}. {answers} would change{which}.{also}"
+            how=done,
+            changes=f"{answers}{which}",
+            n=card.changes,
+            line=f"{done}. {answers} would change{which}.{also}",
+            short=f"{answers} change" if card.changes != 1 else f"{answers} changes",
         ),
         "not_alone": Effect(
             how=DONE["not_alone"],
             changes=f"up to {answers}{which}",
             n=card.changes,
-            line=f"{DONE['not_alone']}. It counts together with the rest. Up to {answers} would change{which}.",
+            line=f"{DONE['not_alone']}. They count together with the rest. Up to {answers} would change{which}.",
+            short=f"up to {card.changes:,} change",
         ),
-        "unsure": Effect(how=f"{DONE['unsure']}; {how}", changes=changes, n=n, line=f"{how}, {short}."),
+        "unsure": Effect(
+            how=f"{DONE['unsure']}; {how}",
+            changes=changes,
+            n=n,
+            line=f"{how}, {short}.",
+            short=f"the audit decides: {short}",
+        ),
     }
+
+
+def _quoted(words: Iterable[str]) -> str:
+    return ", ".join(f"“{word}”" for word in words)
 
 
 def follows(effects: dict[str, Effect], said: str, one: Decision, *, flips: int, asked: bool) -> Effect:
@@ -71,14 +87,14 @@ def follows(effects: dict[str, Effect], said: str, one: Decision, *, flips: int,
             source or "", "somebody else decides"
         )
         how += " (by the second model)" * (source == "machine")
-        line = f"{done}; {who}: {line}" + " You are asked about texts, after the cards." * asked
+        line = f"{done}; {who}: {line}" + " You are asked about texts, after the word groups." * asked
     elif decision == "unsure" and said != "unsure":
         how = effect["how"].replace(unsure, "people differ", 1)
         line = f"{done}. Somebody else said otherwise, so {line}"
     elif said == "unsure":
         how = effect["how"].replace(unsure, unsure + texts, 1)
         if asked:
-            why = "You are asked about texts, after the cards. If they leave it open,"
+            why = "You are asked about texts, after the word groups. If they leave it open,"
         elif flips < LEAST_FLIPS:
             why = "Too few texts can be asked about to decide it, so"
         else:

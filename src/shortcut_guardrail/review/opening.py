@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..display import say
 from .server import Page, ReviewServer
-from .session import Session, locked, next_command
+from .session import Session, locked
 from .shown import Deck
 
 
@@ -49,7 +49,7 @@ def review_in_browser(
         finally:
             if out.exists():
                 say(f"Decisions: {out}")
-                say(f"Next: {next_command(out)}")
+                say(f"Next: {session.next}")
             else:
                 print("Nothing was answered, and nothing is written.")
 

@@ -1,13 +1,13 @@
-// The cards of an audit, one at a time. With a server every answer is saved as it is given; in a report, which has none,
+// The word groups of an audit, one at a time. With a server every answer is saved as it is given; in a report, which has none,
 // answers stay in this browser until they are downloaded. Texts come from anybody's files: they are set as text, never as HTML.
 (() => {
   "use strict";
   const root = document.getElementById("review");
   if (!root) return;
   const WORDS = {
-    keep: "Yes, keep", remove_reliance: "No, neutralise", unsure: "Not sure", not_alone: "Not alone",
+    keep: "Yes", remove_reliance: "No", unsure: "Not sure", not_alone: "Not alone",
   };
-  const DONE = { keep: "kept", remove_reliance: "neutralised", unsure: "not sure", not_alone: "not alone" };
+  const DONE = { keep: "kept", remove_reliance: "reliance removed", unsure: "not sure", not_alone: "not alone" };
   const CARD_KEYS = { 1: "keep", 2: "remove_reliance", 3: "unsure", 4: "not_alone", k: "keep", n: "remove_reliance", s: "unsure", a: "not_alone" };
   const TEXT_KEYS = { a: "a", b: "b", n: "neither", u: "unclear", 1: "a", 2: "b", 3: "neither", 4: "unclear" };
   let deck, state, backend, at = null, busy = false;
@@ -24,8 +24,11 @@
   }
   const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
   const bdi = (text) => el("bdi", {}, text);
-  const names = (card) => card.names.flatMap((name, i) => (i ? [", ", bdi(name)] : [bdi(name)]))
-    .concat(card.words.length > card.names.length ? ` and ${card.words.length - card.names.length} more` : "");
+  const NAMED = 4; // words of a group in its heading; all stand under "Details"
+  const names = (card, most = card.names.length) => {
+    const shown = card.names.slice(0, most), left = card.words.length - shown.length;
+    return shown.flatMap((name, i) => [i ? ", “" : "“", bdi(name), "”"]).concat(left ? ` and ${left} more` : "");
+  };
   const title = (card) => `“${card.names[0]}”` + (card.words.length > 1 ? ` and ${card.words.length - 1} more` : "");
 
   // Where answers go
@@ -72,7 +75,7 @@
         return [card.id, said[card.id] === "unsure" ? { ...effect, line: `${DONE.unsure}; ${effect.line}` } : effect];
       }));
       const done = stored.cards.every((card) => said[card.id]);
-      const end = done ? { cards: rows, both: 0, agree: 0, differ: 0, file: "", next: "shortcut-guardrail fit MODEL DATA --decisions decisions.json --out guarded" } : null;
+      const end = done ? { cards: rows, both: 0, agree: 0, differ: 0, file: "", next: stored.next } : null;
       return {
         revision: kept.revision, by: kept.by, said, follows, opinions: {}, question: null, can_undo: kept.events.length > 0, notice: "", end,
         progress: { answered: 0, open: 0, least: 0, most: 0, lost: 0 },
@@ -107,7 +110,8 @@
 
   // Answering
 
-  const status = el("p", { id: "said", role: "status" });
+  const status = el("p", { id: "said", class: "unseen", role: "status" });
+  const news = el("p", { id: "news", role: "status" });
   const problem = el("p", { id: "problem", role: "alert" });
   const body = el("div", {});
 
@@ -117,7 +121,8 @@
     problem.textContent = "";
     try { state = await action(); then(); } catch (error) {
       problem.textContent = error.message;
-      say(); // what the line says of an earlier answer is not what happened to this one
+      say(); // what the lines say of an earlier answer is not what happened to this one
+      tell();
     } finally { busy = false; }
   }
 
@@ -140,9 +145,8 @@
       return found;
     };
     act(send, () => {
-      const opinion = state.opinions[card.id];
-      say(`${title(card)}: ${state.follows[card.id].line}`, total(),
-        other && other !== decision ? `Before, it was “${DONE[other]}”.` : "", opinion ? `Second model: ${opinion}.` : "", state.notice);
+      say(`${title(card)}: ${state.follows[card.id].line}`);
+      tell(other && other !== decision ? `Before, ${title(card)} was “${DONE[other]}”.` : "", state.notice);
       at = null;
       show();
     });
@@ -150,7 +154,7 @@
 
   function answerText(answer) {
     const question = state.question.id;
-    act(() => saved({ question, answer }), () => { say("Saved.", state.notice); show(); });
+    act(() => saved({ question, answer }), () => { say("Saved."); tell(state.notice); show(); });
   }
 
   function undo() {
@@ -166,18 +170,20 @@
     };
     act(again, () => {
       const changed = deck.cards.findIndex((card) => before[card.id] !== state.said[card.id]);
-      say("The last answer is undone.");
+      tell("The last answer is undone.");
       at = changed < 0 ? null : changed;
       show();
     });
   }
 
+  // What an answer brings stands beside it on its own word group, so it is said to screen readers alone; news are shown.
   const say = (...sentences) => { status.textContent = sentences.filter(Boolean).join(" "); };
+  const tell = (...sentences) => { news.textContent = sentences.filter(Boolean).join(" "); };
 
   function total() {
     const changing = Object.values(state.follows).map((one) => one.n).filter(Boolean);
     const n = changing.reduce((sum, one) => sum + one, 0);
-    return changing.length > 1 ? `In all at most ${Math.min(n, deck.n).toLocaleString("en")} of ${count(deck.n, "answer")} change.` : "";
+    return changing.length > 1 ? `In all at most ${Math.min(n, deck.n).toLocaleString("en")} of ${count(deck.n, "prediction")} change.` : "";
   }
 
   // What is shown
@@ -196,13 +202,13 @@
   function steps(shown) {
     const buttons = deck.cards.map((card, i) => {
       const said = state.said[card.id];
-      const name = `Card ${i + 1}, ${said ? `answered: ${DONE[said]}` : "not answered"}`;
+      const name = `Word group ${i + 1}, ${said ? `answered: ${DONE[said]}` : "not answered"}`;
       return el("li", {}, el("button", {
         type: "button", class: said ? "answered" : false, "aria-label": name, "aria-current": i === shown ? "step" : false,
         onclick: () => { at = i; show(); },
-      }, said ? `${i + 1}\u00a0✓` : `${i + 1}`));
+      }));
     });
-    return el("nav", { "aria-label": "Cards", class: "steps" }, el("ol", {}, buttons));
+    return el("nav", { "aria-label": "Word groups", class: "steps" }, el("ol", {}, buttons));
   }
 
   const heading = (...children) => el(root.dataset.mode === "server" ? "h2" : "h3", { tabindex: "-1" }, ...children);
@@ -212,44 +218,45 @@
     const sides = (of) => of.map((side) => el("p", { class: "said", dir: "auto" }, pieces(side)));
     const changes = example.before !== example.after;
     return el("li", {}, sides(example.excerpt),
-      el("p", { class: "outcome" }, "Answer: ", el("b", {}, bdi(example.before)), changes ? " → masked: " : ", masked the same",
+      el("p", { class: "outcome" }, el("b", {}, bdi(example.before)), changes ? " → " : ", masked or not",
         changes ? el("b", {}, bdi(example.after)) : ""),
-      example.whole ? el("details", {}, el("summary", {}, "The whole text"), sides(example.whole)) : "");
+      example.whole ? el("details", {}, el("summary", {}, "Whole text"), sides(example.whole)) : "");
   }
 
   function cardView(card, i) {
-    const many = card.words.length > 1;
-    const facts = el("p", { class: "lead" }, `Pushes towards `, el("b", {}, bdi(card.pushes_towards)), `. In ${count(card.texts, "text")}; masking ${many ? "them" : "it"} changes `,
-      el("b", {}, count(card.changes, "answer")), ` (${card.share} of all texts).`);
-    const often = card.patterns.length ? el("p", {}, "Often: ", card.patterns.flatMap((one, k) => [k ? ", " : "", el("b", {}, bdi(one.text)), ` (${count(one.texts, "text")})`]), ".") : "";
-    const said = state.said[card.id];
-    const choices = Object.entries(WORDS).map(([decision, words], k) => el("label", {},
-      el("input", { type: "radio", name: "decision", value: decision, checked: decision === (said || "keep") }), " ", words, el("kbd", {}, String(k + 1))));
-    const question = `Should a system that decides this count the ${many ? "words" : "word"}?`;
-    const form = el("form", {}, el("fieldset", { "aria-describedby": "count" }, el("legend", {}, question), el("p", { class: "quiet small", id: "count" }, "“Count” means: may influence the answer."), choices),
-      el("p", { class: "actions" }, el("button", { type: "submit", class: "main" }, "Answer"), undoButton(),
-        at !== null && said ? el("button", { type: "button", onclick: () => { at = null; show(); } }, "Leave as is") : "",
-        backend.stop ? "" : el("button", { type: "button", onclick: download }, "Download what is answered")));
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      answerCard(card, form.elements.decision.value);
-    });
-    return [heading(`Card ${i + 1} of ${deck.cards.length}: `, names(card)), facts, often,
-      el("ol", { class: "examples", "aria-label": "Texts before and after masking" }, card.examples.map(shownText)),
-      el("ul", { class: "evidence-list" }, card.evidence.map((sentence) => el("li", {}, sentence))), form];
+    const many = card.words.length > 1, said = state.said[card.id];
+    const facts = el("p", { class: "lead" }, el("b", {}, card.changes.toLocaleString("en")), ` of ${count(deck.n, "prediction")} ${card.changes === 1 ? "changes" : "change"} without ${many ? "them" : "it"}.`);
+    const later = (decision) => (decision === "unsure" && backend.stop && card.asks ? "you judge texts" : card.effects[decision].short);
+    const choices = Object.entries(WORDS).map(([decision, words], k) => el("button", {
+      type: "button", value: decision, "aria-pressed": String(decision === said), "aria-keyshortcuts": String(k + 1), onclick: () => answerCard(card, decision),
+    }, el("b", {}, words), el("span", {}, later(decision))));
+    const more = el("details", {}, el("summary", {}, "Details"),
+      el("p", {}, names(card), many ? " push" : " pushes", " predictions towards ", el("b", {}, bdi(card.pushes_towards)), `, in ${count(card.texts, "text")}.`),
+      card.patterns.length ? el("p", {}, "Often: ", card.patterns.flatMap((one, k) => [k ? ", “" : "“", bdi(one.text), `” (${count(one.texts, "text")})`]), ".") : "",
+      el("ol", { class: "examples", "aria-label": "More texts before and after masking" }, card.examples.slice(1).map(shownText)),
+      el("ul", { class: "evidence-list" }, card.evidence.map((sentence) => el("li", {}, sentence))),
+      el("p", { class: "quiet" }, "“Not alone”: the words count only together with the rest of the text."));
+    const opinion = said && state.opinions[card.id];
+    return [heading(`${i + 1} of ${deck.cards.length}: `, names(card, NAMED)), facts,
+      el("ol", { class: "examples", "aria-label": "A text before and after masking" }, card.examples.slice(0, 1).map(shownText)), more,
+      el("div", { class: "dock" },
+        el("p", { id: "question" }, `Should ${many ? "these words" : "this word"} influence the prediction?`),
+        said ? el("p", { class: "quiet small", id: "follows" }, `${state.follows[card.id].line}${opinion ? ` Second model: ${opinion}.` : ""}`) : "",
+        el("div", { class: "choices", role: "group", "aria-labelledby": "question" }, choices),
+        el("p", { class: "actions" }, backButton(i - 1), at !== null && said ? el("button", { type: "button", onclick: () => { at = i + 1 < deck.cards.length ? i + 1 : null; show(); } }, "Next") : "",
+          backend.stop ? "" : el("button", { type: "button", onclick: download }, "Download")))].filter(Boolean);
   }
 
   function textView(question) {
-    const button = (key, answer, ...words) => el("button", { type: "button", onclick: () => answerText(answer) }, el("span", {}, ...words), el("kbd", {}, key));
-    const { answered, open, least, most, lost } = state.progress;
-    const far = `${count(answered, "text")} answered. ${count(open, "card")} open. Deciding takes at least ${count(least, "more answer")}; at most ${most} are asked.`
-      + (lost ? ` ${count(lost, "card")} cannot be decided by the texts left. Nothing more is asked about ${lost === 1 ? "it" : "them"}.` : "");
-    return [heading(`Text ${answered + 1}: which answer is right?`),
+    const button = (answer, ...words) => el("button", { type: "button", onclick: () => answerText(answer) }, el("b", {}, ...words));
+    const { answered, least, most, lost } = state.progress;
+    const far = `At least ${least} more, at most ${most}.` + (lost ? ` ${count(lost, "word group")} cannot be decided by the texts left. Nothing more is asked about ${lost === 1 ? "it" : "them"}.` : "");
+    return [heading(`Text ${answered + 1}: which prediction is right?`),
       question.sides.map((side) => el("p", { class: "said whole", dir: "auto" }, side)),
-      el("div", { class: "choices", role: "group", "aria-label": "Which answer is right?" },
-        button("a", "a", bdi(question.a)), button("b", "b", bdi(question.b)), button("n", "neither", "Neither"), button("u", "unclear", "Cannot tell")),
-      el("p", { class: "actions" }, undoButton()),
-      el("p", { class: "quiet", id: "far" }, el("progress", { max: answered + most, value: answered, "aria-label": "Texts" }), " ", far)].flat();
+      el("div", { class: "dock" }, el("div", { class: "choices", role: "group", "aria-label": "Which prediction is right?" },
+        button("a", bdi(question.a)), button("b", bdi(question.b)), button("neither", "Neither"), button("unclear", "Unclear")),
+      el("p", { class: "actions" }, answered && state.can_undo ? el("button", { type: "button", onclick: undo }, "Back") : backButton(deck.cards.length - 1),
+        el("progress", { max: answered + most, value: answered, "aria-label": "Texts" }), el("span", { class: "quiet", id: "far" }, far)))].flat();
   }
 
   function endView() {
@@ -257,27 +264,31 @@
     const byId = Object.fromEntries(deck.cards.map((card) => [card.id, card]));
     const people = [...new Set(cards.flatMap((row) => Object.keys(row.people)))];
     const opinions = Object.keys(state.opinions).length > 0;
-    const heads = ["words", "decision", "answers changed", ...(people.length > 1 ? people : []), ...(opinions ? ["second model"] : [])];
+    const heads = ["words", "decision", "predictions changed", ...(people.length > 1 ? people : []), ...(opinions ? ["second model"] : [])];
     const rows = cards.map((row) => {
       const { how, changes } = state.follows[row.id];
       const cells = [how, changes,
         ...(people.length > 1 ? people.map((by) => DONE[row.people[by]] || "-") : []), ...(opinions ? [state.opinions[row.id] || "-"] : [])];
-      return el("tr", {}, el("th", { scope: "row", class: "name" }, names(byId[row.id])), cells.map((cell) => el("td", {}, cell)));
+      return el("tr", {}, el("th", { scope: "row", class: "name" }, names(byId[row.id], NAMED)), cells.map((cell) => el("td", {}, cell)));
     });
     const table = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Decisions" }, el("table", { class: "decisions" },
-      el("caption", {}, "What ", el("code", {}, "fit"), " does with these answers."),
+      el("caption", {}, "What happens to the word groups."),
       el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, rows)));
-    return [heading("All cards are answered"), table, el("p", {}, total()),
-      both ? el("p", {}, `${agree} of ${count(both, "card")} that several people answered are answered alike.`,
-        differ ? ` On ${count(differ, "card")} they contradict each other: there the audit decides.` : "",
-        both > agree + differ ? " Where one is only not sure, the other answer decides." : "") : "",
+    return [heading("All word groups are answered"),
+      el("p", {}, "Paste this in a terminal to repair the model:"), el("pre", {}, el("code", { class: "command" }, next)),
+      table, el("p", {}, total()),
+      both ? el("p", {}, `${agree} of ${count(both, "word group")} that several people answered have one answer.`,
+        differ ? ` On ${count(differ, "word group")} they contradict each other: there the audit decides.` : "",
+        both > agree + differ ? " Where one person is not sure, the other answer decides." : "") : "",
       file ? el("p", {}, "Saved in ", el("code", {}, file), ".") : el("p", {}, backend.keeps() ? "This browser keeps the answers. Download the file to use them." : "Download the file: this browser does not keep the answers."),
-      el("p", {}, "Next: ", el("code", {}, next)),
-      el("p", { class: "actions" }, el("button", { type: "button", class: "main", onclick: download }, "Download decisions.json"), undoButton(),
+      el("p", { class: "actions" }, el("button", { type: "button", class: "main", onclick: download }, "Download decisions.json"), copyButton(next), backButton(deck.cards.length - 1),
         backend.stop ? el("button", { type: "button", onclick: stop }, "Stop the server") : "")].filter(Boolean).flat();
   }
 
-  const undoButton = () => el("button", { type: "button", disabled: !state.can_undo, onclick: undo }, "Undo", el("kbd", {}, "z"));
+  // To the word group before; an answer stays until another one is given.
+  const backButton = (i) => el("button", { type: "button", disabled: i < 0, onclick: () => { at = i; tell(); show(); } }, "Back");
+  const copyButton = (command) => (navigator.clipboard
+    ? el("button", { type: "button", onclick: () => navigator.clipboard.writeText(command).then(() => tell("Copied.")) }, "Copy the command") : "");
 
   async function download() {
     try {
@@ -298,11 +309,11 @@
   const keys = el("input", { type: "checkbox", id: "keys", checked: true });
   document.addEventListener("keydown", (event) => {
     if (!deck || !backend || !keys.checked || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.target.closest("input:not([type=radio], [type=checkbox]), select, textarea")) return;
+    if (event.target.closest("input:not([type=checkbox]), select, textarea")) return;
     const inside = root.dataset.mode === "server" || root.contains(event.target);
     if (!inside) return;
     const key = event.key.toLowerCase();
-    const card = body.querySelector("form") && deck.cards[at !== null ? at : deck.cards.findIndex((one) => !state.said[one.id])];
+    const card = body.querySelector("#question") && deck.cards[at !== null ? at : deck.cards.findIndex((one) => !state.said[one.id])];
     if (key === "z") undo();
     else if (card && Object.hasOwn(CARD_KEYS, key)) answerCard(card, CARD_KEYS[key]);
     else if (!card && state.question && Object.hasOwn(TEXT_KEYS, key)) answerText(TEXT_KEYS[key]);
@@ -324,10 +335,11 @@
       root.replaceChildren(el("p", { class: "lead" }, error.message));
       return;
     }
-    root.replaceChildren(nameField(), problem, status, body,
-      el("p", { class: "quiet small" }, keys, " ", el("label", { for: "keys" }, "Single keys answer: 1 to 4 on cards; a, b, n, u on texts; z undoes")));
+    root.replaceChildren(nameField(), problem, status, news, body,
+      el("details", { class: "quiet small" }, el("summary", {}, "Keys"),
+        el("p", {}, keys, " ", el("label", { for: "keys" }, "Single keys answer: 1 to 4 (or k, n, s, a) on word groups; a, b, n, u on texts; z takes the last answer back."))));
     const begun = Object.keys(state.said).length;
-    if (begun) say(`Resuming: ${begun} of ${count(deck.cards.length, "card")} answered before.`);
+    if (begun) tell(`Resuming: ${begun} of ${count(deck.cards.length, "word group")} answered before.`);
     show(root.dataset.mode === "server");
   }
   // An address with another token, pasted into this tab, is another review.

@@ -19,7 +19,7 @@ from ..data import Count, checked, json_content, to_json, write_file
 from ..decisions import Answer, Answers, Decision, Decisions, Questions, agreed_decision, decide, now, remaining, sides
 from ..errors import ConfigError, DataError
 from .effects import follows
-from .shown import Deck
+from .shown import Deck, fit_command
 
 BY_FILE = "file"
 """Who said what a file says without naming anybody."""
@@ -229,18 +229,18 @@ class Session:
             "agree": sum(len(said) == 1 for said in both),
             "differ": sum(len(said - {"unsure"}) > 1 for said in both),
             "file": str(self.file),
-            "next": next_command(self.file),
+            "next": self.next,
         }
+
+    @property
+    def next(self) -> str:
+        """What to type when the decisions are made."""
+        return fit_command(self.deck.about, str(self.file))
 
     def content(self) -> bytes:
         """The file as it would be written now."""
         with self._lock:
             return self._stored(self.answers, self.revision)
-
-
-def next_command(file: Path) -> str:
-    """What to do with the decisions."""
-    return f"shortcut-guardrail fit MODEL DATA --decisions {file} --out guarded"
 
 
 def _read(file: Path) -> tuple[Decisions, _Review]:

@@ -1,9 +1,11 @@
 """What is put before a person: the first cards of an audit, each with its words, its counts and three of its texts."""
 
 import re
+import shlex
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..cards import Card, Flip
@@ -23,7 +25,7 @@ MOST_EXAMPLES = 3
 MOST_NAMES = 20
 """Words that are spelled out on a card."""
 
-_AROUND = 12
+_AROUND = 8
 """Words of a text that are shown on either side of the card's word; the whole text opens on demand."""
 
 
@@ -36,21 +38,31 @@ class Deck:
         cards: Those that are asked about, most changeable predictions first.
         shown: By id, what a person sees of a card, JSON-ready.
         flips: By id, the texts that may be asked about, none of which is shown on any card.
+        about: The names that were typed for the audit, if they are known.
     """
 
     audited: AuditedCards
     cards: tuple[Card, ...]
     shown: Mapping[str, dict[str, Any]]
     flips: Mapping[str, tuple[Flip, ...]]
+    about: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """What the page is told, which are not the texts that it may ask about later."""
         audited, cards = self.audited, list(self.shown.values())
-        return {"audit": audited.id, "model": audited.model, "data": audited.data, "n": audited.n, "cards": cards}
+        known = {"audit": audited.id, "model": audited.model, "data": audited.data, "n": audited.n, "cards": cards}
+        return known | {"next": fit_command(self.about, "decisions.json")}
+
+
+def fit_command(about: Mapping[str, str], decisions: str) -> str:
+    """What to type when word groups are decided: for a shell, with the names that were typed for the audit."""
+    words = ["shortcut-guardrail", "fit", about.get("model", "MODEL"), about.get("data", "DATA")]
+    words += ["--decisions", decisions, "--out", "guarded"]
+    return shlex.join([*words, *(["--label", about["label"]] if "label" in about else [])])
 
 
 def make_deck(document: Document, *, texts: Texts | None = None, which: str = "all", source: str = "The audit") -> Deck:
-    """The cards to review.
+    """The word groups to review.
 
     Args:
         document: An audit, as `AuditReport.to_dict` gives it.
@@ -58,12 +70,13 @@ def make_deck(document: Document, *, texts: Texts | None = None, which: str = "a
         which: See `AuditedCards.chosen`; of these the first ten.
 
     Raises:
-        DataError: The audit has no cards, has no texts and none are given, or those given are others.
+        DataError: The audit has no word groups, has no texts and none are given, or those given are others.
     """
     audited = AuditedCards.from_dict(document, source=source)
-    chosen = audited.chosen(which)[:MOST_CARDS]
+    named = which not in ("all", "undecided")
+    chosen = [card for card in audited.chosen(which) if named or not is_punctuation(card.words)][:MOST_CARDS]
     if not chosen:
-        raise DataError(f"{source} has no card to decide: no answer hangs on a word that the audit does not flag.")
+        raise DataError(f"{source} has no word group to decide: no prediction depends on a word.")
     flips = {card.id: _with_texts(card.flips, texts, source) for card in chosen}
     kept = [{flip.row for flip in of_card} for of_card in flips.values() if len(of_card) >= LEAST_FLIPS]
     examples = {card.id: _examples(card, flips[card.id], _others(card, document, texts), kept) for card in chosen}
@@ -72,7 +85,12 @@ def make_deck(document: Document, *, texts: Texts | None = None, which: str = "a
     shown = {
         card.id: _shown_card(card, flips[card.id], examples[card.id], len(left[card.id]), document) for card in chosen
     }
-    return Deck(audited, chosen, shown, left)
+    return Deck(audited, tuple(chosen), shown, left, document.get("about", {}))
+
+
+def is_punctuation(words: Iterable[str]) -> bool:
+    """Whether there is nothing but punctuation in them, which nobody can decide about."""
+    return all(unicodedata.category(char)[0] in "PZ" for word in words for char in word)
 
 
 # Which texts
@@ -155,11 +173,11 @@ def _shown_card(
 ) -> dict[str, Any]:
     """What a person sees of a card, JSON-ready, where so many of its flips may be asked about."""
     finder = WordFinder(card.words, kept=card.except_in)
-    # What `fit` neutralises where nobody decides: words that the audit says, or else those that it found.
+    # What `fit` removes reliance on where nobody decides: words that the audit says, or else those that it found.
     found = [c for c in document["candidates"] if c["flagged"] or c["alternative_wording"] or c["collective"]]
     said = document.get("fit_would_take")
-    neutralised = {spaced(item["text"]) for item in (found if said is None else said)}
-    taken = [visible_name(word) for word in card.words if spaced(word) in neutralised]
+    removed = {spaced(item["text"]) for item in (found if said is None else said)}
+    taken = [visible_name(word) for word in card.words if spaced(word) in removed]
     return {
         "id": card.id,
         "words": card.words,
@@ -171,6 +189,7 @@ def _shown_card(
         "patterns": _patterns(finder, flips),
         "examples": [_shown_text(finder, example) for example in examples],
         "evidence": list(_evidence(card, document, asked)),
+        "asks": asked >= LEAST_FLIPS,
         "effects": effects_of(card, taken),
     }
 
@@ -180,7 +199,7 @@ def _evidence(card: Card, document: Document, asked: int) -> Iterator[str]:
     evidence = card.evidence
     if evidence.flagged:
         names = [f"“{visible_name(word)}”" for word in evidence.flagged[:5]]
-        does = "they outweigh" if len(names) > 1 else "it outweighs"
+        does = "they override" if len(names) > 1 else "it overrides"
         yield f"The audit flags {', '.join(names)}: {does} the rest of the text."
     elif evidence.status == "undecided":
         yield "The audit could neither flag nor clear it."
@@ -196,12 +215,12 @@ def _evidence(card: Card, document: Document, asked: int) -> Iterator[str]:
     if labelled:
         yield (
             f"By the labels at hand, masking “{visible_name(card.words[0])}” fixes {labelled['flips_to_right']} "
-            f"answers and breaks {labelled['flips_to_wrong']}."
+            f"predictions and breaks {labelled['flips_to_wrong']}."
         )
     if card.changes < LEAST_FLIPS:
-        yield f"Texts cannot decide it: fewer than {LEAST_FLIPS} answers change."
+        yield f"Texts cannot decide it: fewer than {LEAST_FLIPS} predictions change."
     elif asked < LEAST_FLIPS:
-        which = f"the command “flips” asks about all {card.changes:,}"
+        which = f"the command `questions` asks about all {card.changes:,}"
         yield f"Too few of its texts can be asked about here to decide it; {which}."
 
 
