@@ -21,7 +21,7 @@ AUDIT = audit(
     candidate("honestly", "positive", flip_rate=0.7, count=183, **FLAGGED),
     candidate("lol", "positive", flip_rate=0.1, count=9, **UNDECIDED),
     candidate("cold", "negative", flip_rate=0.9, count=20, examples=(example(9, TEXT, "cold", flips=False),)),
-    candidate("rare", None, flip_rate=NAN, count=1, **UNTESTED),
+    candidate("rare", None, flip_rate=NAN, count=5, **UNTESTED),
 )
 SHOWN, MORE, TOOLS, EVIDENCE = (f"document.getElementById('{of}')" for of in ("shown", "more", "tools", "evidence-1"))
 
@@ -142,6 +142,18 @@ def test_a_long_list_is_shown_in_two_steps(show):
     assert seen(linked, f"{ORDER}.slice(-2)", f"{MORE}.textContent") == [["word29", "word39"], "Show 9 more"]
 
 
+def test_what_is_in_few_texts_is_hidden_unless_it_is_asked_for(show):
+    seldom = audit(candidate("soup", count=5), candidate("tea", count=4))
+    page = show(seldom)
+    assert seen(page, ORDER, f"{SHOWN}.textContent") == [["soup"], "1 of 2 candidates"]
+    choose(page, first("#least"), "1")
+    assert seen(page, ORDER, "location.hash") == [["soup", "tea"], "#least=1"]
+    page.click(first("#reset"))
+    assert page.evaluate(ORDER) == ["soup"]
+    assert show(seldom, "open=tea").evaluate(ORDER) == ["soup", "tea"]
+    assert show(audit(candidate("tea", count=4))).evaluate(ORDER) == ["tea"]
+
+
 def test_the_address_holds_the_view(show, page):
     page.click(head("count"))
     page.press("/")
@@ -154,11 +166,11 @@ def test_the_address_holds_the_view(show, page):
     for fragment, left in (
         ("status=flagged", ["honestly"]),
         ("status=undecided", ["lol"]),
-        ("pulls=negative", ["cold"]),
+        ("pushes=negative", ["cold"]),
         ("least=100", ["honestly"]),
         # What makes no sense does no harm.
         *((fragment, ALL) for fragment in ("status=nothing", "sort=constructor&dir=up", "open=%22%3E%3Cb%3E")),
-        *((fragment, ALL) for fragment in ("pulls=nothing&least=-1", "candidates")),
+        *((fragment, ALL) for fragment in ("pushes=nothing&least=-1", "candidates")),
         ("q=%", []),
     ):
         page = show(fragment=fragment)
@@ -222,7 +234,7 @@ def test_the_page_is_as_wide_as_the_window_and_sorts_on_a_phone(show):
 @pytest.mark.parametrize("dark", [False, True])
 def test_axe_finds_nothing(show, dark):
     cards = show(to_review(4), dark=dark)
-    cards.wait("!!document.querySelector('#review form')")
+    cards.wait("!!document.querySelector('#question')")
     page = show(comparison(), "open=honestly", dark=dark)
     assert violations(cards) == violations(page) == violations(show(fragment="open=honestly", dark=dark)) == []
     background = "getComputedStyle(document.body).backgroundColor"

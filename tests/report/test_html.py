@@ -126,7 +126,7 @@ def test_cards_on_a_page_are_there_redacted_or_not():
     words = tuple(f"word{i}" for i in range(view.CARD_WORDS + 3))
     report = audit(candidate("honestly"), cards=(card(*words, status="undecided"), card("soup")))
     for page in (render_audit(report), render_audit(report, redact=True)):
-        assert page.index('<a href="#cards">Cards</a>') < page.index('id="cards"') < page.index('id="candidates"')
+        assert page.index('<a href="#cards">Word groups</a>') < page.index('id="cards"') < page.index('id="candidates"')
         assert f'<bdi>word{view.CARD_WORDS - 1}</bdi> <span class="unit">and 3 more</span>' in page
         assert f"<bdi>word{view.CARD_WORDS}</bdi>" not in page
         assert f'<tr id="card-{report.cards[0].id}">' in page
@@ -350,20 +350,42 @@ def test_a_page_shows_the_numbers():
     for part in ("123 labelled texts", "0.700, 95 % interval 0.35 to 0.93", "0.900 (chance 0.300)"):
         assert part in words
     assert "-0.123, 95 % interval -0.30 to +0.05" in words
-    assert "accuracy 0.300, and 0.700 with it masked. Masking it makes 9 wrong answers right and 1 right" in words
+    assert "accuracy 0.300, and 0.700 with it masked. Masking it fixes 9 predictions and breaks 1" in words
     assert "negative, with 8 0.125 (0.00 to 0.53)" in words
     assert "positive, with" not in words  # no text is in that group
     assert "of 1 tested" in words
 
 
+def test_the_page_begins_with_the_finding_an_example_and_what_to_do():
+    flip = Flip.of(0, "positive", "negative", "honestly, the <b>soup</b> was cold")
+    flagged = card("honestly", status="flagged", flagged=("honestly",), flips=(flip,))
+    document = audit(candidate("honestly", flagged=True), cards=(flagged, card(".")), model="m", data="d").to_dict()
+    document["about"] = {"model": "models/<b>", "data": "texts.csv", "date": "2026-11-26"}
+    page = render_audit(document)
+    summary, _ = page[page.index('id="summary"') :].split("<details><summary>Statistics")
+    words = words_in(summary)
+    parts = ["'models/<b>' was audited", "“honestly” decides 8 of 39 predictions.", "honestly, the <b>soup</b> was"]
+    parts += ["Prediction: positive", "____, the", "With the words masked: negative", "What to do next"]
+    places = [words.index(part) for part in (*parts, "review audit", "--decisions audit/decisions.json")]
+    assert places == sorted(places)
+    assert not re.search(r"MSTPS|false-discovery", words)
+    assert page.count('<tr id="card-') == 1  # and none of punctuation
+    assert "____" not in render_audit(document, redact=True)
+
+
 def test_the_verdict_is_a_sentence():
     words = words_of_audit(candidate("honestly", flagged=True, flip_rate=0.72, n_distinct=183), candidate("soup"))
-    assert "1 of 2 tested candidates overrides the rest of the text more often than context warrants" in words
-    assert "“honestly”. Masking “honestly” changes the answer in 72% of 183 texts; it pushes towards positive." in words
+    assert "1 of 2 tested candidates overrides the rest of its texts (false-discovery rate 5%)" in words
+    assert (
+        "“honestly”. Masking “honestly” changes the prediction in 72% of 183 texts; it pushes towards positive."
+        in words
+    )
     words = words_of_audit(candidate("soup"), n_distinct=12)
-    assert "answer texts share negative 10 25% positive 30 75% " in words  # of all 40 texts, as often as they are given
-    assert "None of the 1 tested candidate was shown to override" in words
-    assert "no proof that the model has no shortcut. Masking “soup”, which ranks first, changes the answer in" in words
+    assert (
+        "prediction texts share negative 10 25% positive 30 75% " in words
+    )  # of all 40 texts, as often as they are given
+    assert "None of the 1 tested candidate is shown to override" in words
+    assert "(false-discovery rate 5%). Masking “soup”, which ranks first, changes the prediction in" in words
     assert "No candidate could be tested" in words_of_audit(candidate("soup", **UNTESTED))
 
 
@@ -371,18 +393,18 @@ def test_what_is_undecided_has_a_name_a_reason_and_what_labels_say():
     told = candidate("honestly", labelled=made.labelled(), **UNDECIDED)
     page = render_audit(audit(candidate("lovely", flagged=True), told, candidate("soup")))
     words = words_in(page)
-    assert "On 1 the test could not tell: “honestly”; what labels say of each is given with it." in words
-    assert "1 undecided; of 3 tokens that are important somewhere" in words
+    assert "1 is undecided: “honestly”. What labels say of each stands beside it." in words
+    assert "1 undecided; of 3 tokens seen" in words
     assert f"Undecided. {TOO_FEW.capitalize()}." in words
-    assert "What labels say of its flips: With labels (20 texts): accuracy 0.300" in words
+    assert "The labels say this of its prediction changes: With labels (20 texts): accuracy 0.300" in words
     assert page.count('<span class="flag">flagged</span>') == 1
     assert page.count('<span class="flag open-question">undecided</span>') == 1
     assert re.findall(r'data-status="(\w+)"', page) == ["flagged", "undecided", "not_flagged"]
     # The partner: without labels, and without anything undecided.
     words = words_of_audit(candidate("honestly", **UNDECIDED))
-    assert "“honestly”; labels would tell, or more texts." in words
+    assert "“honestly”. Labels or more texts can settle this." in words
     assert " of them " not in words
-    assert "the test could not tell" not in words_of_audit(candidate("soup"))
+    assert "is undecided" not in words_of_audit(candidate("soup"))
 
 
 @pytest.mark.parametrize(
@@ -397,7 +419,7 @@ def test_what_goes_together_is_said_on_the_page_and_in_the_terminal(printed, fla
     report = audit(*members, candidate("worst", **UNDECIDED), candidate("soup"), set_p_value=set_p_value)
     page = render_audit(report)
     assert f"{said}: “frankly”, “candidly”." in words_in(page)
-    assert "On 3 the test could not tell: “worst”, “frankly”, “candidly”;" in words_in(page)
+    assert "3 are undecided: “worst”, “frankly”, “candidly”." in words_in(page)
     assert page.count(f'<span class="flag open-question">{badge}</span>') == 2
     assert page.count('<span class="flag open-question">undecided</span>') == 1
     lines, text = printed(report)
@@ -409,10 +431,14 @@ def test_what_goes_together_is_said_on_the_page_and_in_the_terminal(printed, fla
 
 def test_the_heat_map_is_readable_without_colour():
     page = render_audit(audit(candidate("honestly", examples=(example(3, TEXT, "Honestly", "soup", "cold"),))))
-    assert 'class="holds l4 named" title="masking it: -0.62; changes the answer; attribution rank 1">Honestly<' in page
+    assert (
+        'class="holds l4 named" title="masking it: -0.62; changes the prediction; attribution rank 1">Honestly<' in page
+    )
     assert 'class="holds l2" title="masking it: -0.20; attribution rank 2">soup<' in page
     words = words_in(page)
-    assert "Honestly⇄ (masking it -0.62, changes the answer) , the soup (-0.20) was cold (-0.10) and nobody" in words
+    assert (
+        "Honestly⇄ (masking it -0.62, changes the prediction) , the soup (-0.20) was cold (-0.10) and nobody" in words
+    )
     assert "Text 4: positive 0.93 → with “honestly” masked negative 0.88 ⇄ changes (-0.620)" in words
 
 
@@ -432,10 +458,10 @@ def test_an_audit_of_phrases_speaks_of_words():
     phrase = candidate("to be honest", unit="phrase", examples=(one,))
     page = render_audit(audit(phrase, candidate("soup", unit="word"), unit="phrase"))
     words = words_in(page)
-    assert "Ranked by the evidence that a word or phrase overrides" in words
-    assert "how far the most sensitive word moves an answer" in words
+    assert "A word or phrase that the audit ranks." in words
+    assert "how far the most sensitive word moves a prediction" in words
     assert page.count('<span class="unit">phrase</span>') == 1
-    assert "of 2 words and phrases that are important" in words
+    assert "of 2 words and phrases seen" in words
     # Pairs show both sides.
     pair = example(0, "It rains honestly", "honestly", text_pair="Nobody <b>is</b> wet")
     words = words_of_audit(candidate("honestly", examples=(pair,)))
@@ -459,8 +485,8 @@ def test_a_page_of_many_candidates_is_limited_but_keeps_what_is_flagged(monkeypa
     page = render_audit(audit(*(candidate(f"word{i}") for i in range(20)), candidate("late", flagged=True)))
     assert page.count('<tbody class="candidate"') == 6
     assert 'data-text="late"' in page
-    assert "The page shows 6 of 21; more are in audit.json." in words_in(page)
-    assert "The page shows" not in words_of_audit(candidate("a"))
+    assert "The page lists 6 of 21 candidates; more are in audit.json." in words_in(page)
+    assert "The page lists" not in words_of_audit(candidate("a"))
 
 
 def test_texts_take_turns_between_candidates():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..decisions import AuditedCards
 from ..display import template
-from ..review import make_deck
+from ..review import is_punctuation, make_deck
 from .charts import AXIS
 from .view import audit_view, compared_candidates, comparison_lead, distributions, group_rows, score_rows
 
@@ -30,7 +30,7 @@ COLUMNS = (
     ("flip_rate", "flip rate", "desc"),
     ("added_rate", "added", "desc"),
     ("mean_change", "mean change", "asc"),
-    ("override_rate", "contradicted", "desc"),
+    ("override_rate", "overrides", "desc"),
     ("pushes", "pushes towards", "asc"),
     ("q_value", "q-value", "asc"),
 )
@@ -49,7 +49,7 @@ def render_audit(
 
     Args:
         audit: The report, or the content of its `audit.json`.
-        decisions: On its cards, which then say what was decided, by people, flips or a second model.
+        decisions: On its cards, which then say what was decided, by people, their answers or a second model.
     """
     decided = {} if decisions is None else {card.id: card.said for card in decisions.cards}
     return render_comparison({"model": audit}, title="Shortcut audit", redact=redact, decided=decided)
@@ -68,7 +68,7 @@ def render_comparison(
     decided: Mapping[str, str] = MappingProxyType({}),
     **shown: Any,
 ) -> str:
-    """A page that sets models side by side: scores, groups, certificate, and what each leans on.
+    """A page that sets models side by side: scores, groups, certificate, and what each depends on.
 
     Everything that came from data is escaped; the page makes no network request.
 
@@ -123,9 +123,11 @@ def render_review() -> tuple[str, str]:
 
 
 def _deck(audit: Document) -> Document | None:
-    """The cards to decide on the page; none for an audit without their texts, or with function words alone on cards."""
+    """The word groups to decide on the page; none without their texts, or where none is asked about."""
     flips = [flip for card in audit["cards"] for flip in card["flips"]]
-    if not flips or any(flip["text"] is None for flip in flips) or not AuditedCards.from_dict(audit).chosen("all"):
+    if not flips or any(flip["text"] is None for flip in flips):
+        return None
+    if all(is_punctuation(card.words) for card in AuditedCards.from_dict(audit).chosen("all")):
         return None
     return make_deck(audit).to_dict()
 

@@ -1,15 +1,17 @@
 // Sorting, filtering and opening of candidates. The page is whole without this script; the view is kept in the address
-// (#sort=flip_rate&dir=desc&q=lol&status=flagged&pulls=joy&least=5&open=honestly), so that it can be bookmarked and shared.
+// (#sort=flip_rate&dir=desc&q=lol&status=flagged&pushes=joy&least=20&open=honestly), so that it can be bookmarked and shared.
 (() => {
   "use strict";
   const table = document.getElementById("candidates-table");
   if (!table) return;
   const $ = (id) => document.getElementById(id);
-  const tools = $("tools"), search = $("search"), status = $("status"), pulls = $("pushes"), least = $("least"), sortBy = $("sort-by");
+  const tools = $("tools"), search = $("search"), status = $("status"), pushes = $("pushes"), least = $("least"), sortBy = $("sort-by");
   const shown = $("shown"), nothing = $("nothing"), more = $("more");
   const AT_FIRST = 30;
   const heads = [...table.querySelectorAll("th[data-key]")];
   const rows = [...table.tBodies];
+  // What stands in fewer texts says little; where nothing stands in more, all are shown.
+  const LEAST = rows.some((row) => Number(row.dataset.count) >= 5) ? "5" : "1";
   const view = { sort: "rank", dir: "asc", all: false };
 
   document.documentElement.classList.add("js");
@@ -75,8 +77,8 @@
     for (const row of [...rows].sort(compare)) {
       const fits = row.dataset.text.toLowerCase().includes(words)
         && (!status.value || row.dataset.status === status.value)
-        && (!pulls.value || row.dataset.pushes === pulls.value)
-        && value(row, "count") >= Number(least.value);
+        && (!pushes.value || row.dataset.pushes === pushes.value)
+        && (value(row, "count") >= Number(least.value) || row.classList.contains("open"));
       count += fits;
       const waits = fits && count > AT_FIRST && !view.all && !row.classList.contains("open");
       waiting += waits;
@@ -103,8 +105,8 @@
     if (view.sort !== "rank" || view.dir !== "asc") { parts.set("sort", view.sort); parts.set("dir", view.dir); }
     if (search.value.trim()) parts.set("q", search.value.trim());
     if (status.value) parts.set("status", status.value);
-    if (pulls.value) parts.set("pushes", pulls.value);
-    if (least.value !== "1") parts.set("least", least.value);
+    if (pushes.value) parts.set("pushes", pushes.value);
+    if (least.value !== LEAST) parts.set("least", least.value);
     for (const row of rows) if (row.classList.contains("open")) parts.append("open", row.dataset.text);
     const wanted = parts.toString();
     if (wanted === location.hash.slice(1)) return;
@@ -120,10 +122,10 @@
     search.value = parts.get("q") || "";
     status.value = parts.get("status") || "";
     if (status.selectedIndex < 0) status.value = "";
-    pulls.value = parts.get("pushes") || "";
-    if (pulls.selectedIndex < 0) pulls.value = "";
-    least.value = parts.get("least") || "1";
-    if (least.selectedIndex < 0) least.value = "1";
+    pushes.value = parts.get("pushes") || "";
+    if (pushes.selectedIndex < 0) pushes.value = "";
+    least.value = parts.get("least") || LEAST;
+    if (least.selectedIndex < 0) least.value = LEAST;
     const key = heads.some((h) => h.dataset.key === parts.get("sort")) ? parts.get("sort") : "rank";
     const open = new Set(parts.getAll("open"));
     for (const row of rows) toggle(row, open.has(row.dataset.text), true);
@@ -135,7 +137,7 @@
 
   search.addEventListener("input", apply);
   status.addEventListener("change", apply);
-  pulls.addEventListener("change", apply);
+  pushes.addEventListener("change", apply);
   least.addEventListener("change", apply);
   sortBy.addEventListener("change", () => sort(sortBy.value, firstDirection(sortBy.value)));
   $("direction").addEventListener("click", () => sort(view.sort));
@@ -146,7 +148,7 @@
     [...table.tBodies].find((row) => !row.hidden && !before.has(row)).button.focus({ preventScroll: true });
   });
   $("reset").addEventListener("click", () => {
-    search.value = ""; status.value = ""; pulls.value = ""; least.value = "1";
+    search.value = ""; status.value = ""; pushes.value = ""; least.value = LEAST;
     for (const row of rows) toggle(row, false, true);
     sort("rank", "asc");
     search.focus();

@@ -9,9 +9,11 @@ from typing import Any
 
 from ..display import interval, number, p_value, percent, template
 from ..metrics import GroupAccuracy, fold_groups
+from ..review import is_punctuation
 from ..text import visible_name
 from .charts import histogram, meter
 from .defaults import defaults_said
+from .findings import findings
 from .insertions import added_rate, added_rate_of_card, insertions_said
 from .marked_text import marked_pieces
 from .terminal import METRIC_ROWS, company_note, erasures_tried, first_names, open_questions, spent
@@ -48,7 +50,12 @@ def audit_view(document: Document, *, redact: bool, decided: Mapping[str, str]) 
     return {
         "document": document,
         "summary": _summary(document, listed, flagged),
-        "cards": [_card(card, decided.get(card["id"], ""), document) for card in document["cards"]],
+        "found": findings(document),
+        "cards": [
+            _card(card, decided.get(card["id"], ""), document)
+            for card in document["cards"]
+            if card["evidence"]["status"] == "flagged" or not is_punctuation(card["words"])
+        ],
         "candidates": listed,
         "flagged": flagged,
         "answers": [
