@@ -306,7 +306,7 @@ def test_each_answer_says_what_would_change(serve):
     assert page.evaluate(SAID) == f"“w0” and 1 more: {line}"
     assert not page.evaluate("!!document.getElementById('follows')")
     page.evaluate(f"{STEPS}[0].click()")  # what an answer brings stands on the word group that it is about
-    assert page.evaluate("document.getElementById('follows').textContent") == line
+    assert page.evaluate("document.getElementById('follows').textContent") == f"Your answer: {line}"
     labels = "[...document.querySelectorAll('.choices span')].map(s => s.textContent)"
     shorts = ["nothing changes", "30 predictions change", "you judge texts", "up to 30 change"]
     assert page.evaluate(labels) == shorts

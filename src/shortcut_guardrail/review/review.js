@@ -238,10 +238,10 @@
       el("p", { class: "quiet" }, "“Not alone”: the words count only together with the rest of the text."));
     const opinion = said && state.opinions[card.id];
     return [heading(`${i + 1} of ${deck.cards.length}: `, names(card, NAMED)), facts,
+      said ? el("p", { id: "follows" }, `Your answer: ${state.follows[card.id].line}${opinion ? ` Second model: ${opinion}.` : ""}`) : "",
       el("ol", { class: "examples", "aria-label": "A text before and after masking" }, card.examples.slice(0, 1).map(shownText)), more,
       el("div", { class: "dock" },
         el("p", { id: "question" }, `Should ${many ? "these words" : "this word"} influence the prediction?`),
-        said ? el("p", { class: "quiet small", id: "follows" }, `${state.follows[card.id].line}${opinion ? ` Second model: ${opinion}.` : ""}`) : "",
         el("div", { class: "choices", role: "group", "aria-labelledby": "question" }, choices),
         el("p", { class: "actions" }, backButton(i - 1), at !== null && said ? el("button", { type: "button", onclick: () => { at = i + 1 < deck.cards.length ? i + 1 : null; show(); } }, "Next") : "",
           backend.stop ? "" : el("button", { type: "button", onclick: download }, "Download")))].filter(Boolean);
@@ -275,20 +275,20 @@
       el("caption", {}, "What happens to the word groups."),
       el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, rows)));
     return [heading("All word groups are answered"),
-      el("p", {}, "Paste this in a terminal to repair the model:"), el("pre", {}, el("code", { class: "command" }, next)),
+      el("p", {}, "Paste this in a terminal to repair the model:"), el("pre", {}, el("code", { class: "command" }, next)), copyButton(next),
       table, el("p", {}, total()),
       both ? el("p", {}, `${agree} of ${count(both, "word group")} that several people answered have one answer.`,
         differ ? ` On ${count(differ, "word group")} they contradict each other: there the audit decides.` : "",
         both > agree + differ ? " Where one person is not sure, the other answer decides." : "") : "",
       file ? el("p", {}, "Saved in ", el("code", {}, file), ".") : el("p", {}, backend.keeps() ? "This browser keeps the answers. Download the file to use them." : "Download the file: this browser does not keep the answers."),
-      el("p", { class: "actions" }, el("button", { type: "button", class: "main", onclick: download }, "Download decisions.json"), copyButton(next), backButton(deck.cards.length - 1),
+      el("p", { class: "actions" }, el("button", { type: "button", class: "main", onclick: download }, "Download decisions.json"), backButton(deck.cards.length - 1),
         backend.stop ? el("button", { type: "button", onclick: stop }, "Stop the server") : "")].filter(Boolean).flat();
   }
 
   // To the word group before; an answer stays until another one is given.
   const backButton = (i) => el("button", { type: "button", disabled: i < 0, onclick: () => { at = i; tell(); show(); } }, "Back");
   const copyButton = (command) => (navigator.clipboard
-    ? el("button", { type: "button", onclick: () => navigator.clipboard.writeText(command).then(() => tell("Copied.")) }, "Copy the command") : "");
+    ? el("p", { class: "actions" }, el("button", { type: "button", onclick: () => navigator.clipboard.writeText(command).then(() => tell("Copied.")) }, "Copy")) : "");
 
   async function download() {
     try {
