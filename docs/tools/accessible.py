@@ -17,6 +17,7 @@ REPLACED = (
     ('<aside class="sidebar-drawer">', '<aside class="sidebar-drawer" aria-label="All pages">'),
     ('<aside class="toc-drawer', '<aside aria-label="On this page" class="toc-drawer'),
     ('<th class="head"><p></p></th>', '<td class="head"></td>'),
+    ('<div id="search-results"></div>', '<h1>Search</h1>\n<div id="search-results"> </div>'),
 )
 """What the theme and Sphinx write, and what is written in its place."""
 
