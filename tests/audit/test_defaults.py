@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -72,6 +74,10 @@ def test_a_class_falls_where_its_opening_is_cut_though_no_cue_is_known_and_topic
     held = one.held_up[0]
     assert (held.label, held.cues) == ("harmless", ("write a note about",))  # of which "note" is a part
     said = defaults_said(audit(candidate("a"), label_names=LABELS, predicted=(20, 20), defaults=one).to_dict())
+    held = replace(held, cues=("write a note to { name } about", "please"))
+    long = replace(one, held_up=(held,))
+    named = defaults_said(audit(candidate("a"), label_names=LABELS, predicted=(20, 20), defaults=long).to_dict())[1]
+    assert "when “write a note to { name } abo…”, “please” are missing" in named.replace("ab…", "abo…")
     assert said[2].endswith("when only their second half is. So what keeps them from it stands at the start.")
     # Where the opening says nothing, no class falls to the other.
     assert found(TOSS, texts, bias=-0.5, harmless=("note",)).default is None

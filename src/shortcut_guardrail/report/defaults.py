@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..display import interval, percent, some
+from ..display import cut, interval, percent, some
 from ..stats import exact_interval
 from ..text import visible_name
 
@@ -42,7 +42,9 @@ _SAID = {"function words": "texts of function words alone", "drawn words": "word
 
 def _without_cues(one: Document, default: str, number: int, reasons: Sequence[str]) -> str:
     gone, chance, n = one["given"][number], one["by_chance"][number], one["n"]
-    cues, are = some([f"“{visible_name(cue)}”" for cue in one["cues"]]), "is" if len(one["cues"]) == 1 else "are"
+    # `some` cuts at 30 characters, and its quotation marks are to stay.
+    cues = some([f"“{cut(visible_name(cue), 28)}”" for cue in one["cues"]])
+    are = "is" if len(one["cues"]) == 1 else "are"
     said = (
         f"Without a cue for '{one['label']}' this model predicts '{default}': in {percent(gone / n, 0)} of {n} texts "
         f"({interval(*exact_interval(gone, n))}) when {cues} {are} missing, and in {percent(chance / n, 0)} when as "
