@@ -338,9 +338,11 @@ def test_of_two_classes_the_base_stands_there_at_the_threshold_of_the_guard_too(
     assert (scores["threshold"], scores["base"]["threshold"]) == (None, None)
     assert scores["accuracy"] == 1.0 > scores["shifted"]["accuracy"]
     rows = [line.split() for line in out.splitlines()]
-    assert f"{scores['shifted']['threshold']:.4g}" in out
+    assert f"{scores['shifted']['threshold']:.4f}" in out
     assert ["accuracy", "0.667", f"{scores['shifted']['accuracy']:.3f}", "1.000"] in rows
-    assert "A repair that scores no better does no more than another threshold." in " ".join(out.split())
+    said = " ".join(out.split())
+    assert f"At threshold {scores['shifted']['threshold']:.4f} the original model predicts each class as often" in said
+    assert f"negative, with shortcut {scores['shifted']['groups'][1]['accuracy']:.3f}; positive, without" in said
 
 
 def test_sensitivity_is_a_choice(ok, model_folder, data, tmp_path):

@@ -14,7 +14,7 @@ from rich.text import Text
 from ..audit import Estimate, Metric, common_metrics
 from ..data import counted
 from ..display import Screen, asked_for, cut, interval, number, p_value, percent, say
-from ..metrics import GroupAccuracy, fold_groups
+from ..metrics import fold_groups
 from ..text import visible_name
 from .defaults import defaults_said
 from .findings import Findings, findings
@@ -397,30 +397,31 @@ def print_evaluations(results: Mapping[str, Evaluation]) -> None:
         table.add_row(f"shortcut token recall at {k}", *(number(r.recall if r else None) for r in recalls))
         table.add_row(Text("  by chance", style="dim"), *(number(r.chance if r else None) for r in recalls))
     console.print(table)
-    shifted = [result.threshold is not None for result in results.values()]  # no intervals, for the width
-    names = [name if other else f"{name} (95 %)" for name, other in zip(results, shifted, strict=True)]
-    groups = new_table("group", "n", *names)
-    for row in fold_groups([result.groups for result in results.values()]):
-        cells = (_accuracy(one, in_short=other) for one, other in zip(row, shifted, strict=True))
+    shown = {name: result for name, result in results.items() if result.threshold is None}
+    groups = new_table("group", "n", *(f"{name} (95 %)" for name in shown))
+    for row in fold_groups([result.groups for result in shown.values()]):
+        cells = (f"{number(one.accuracy)} ({interval(*one.interval)})" if one.n else "-" for one in row)
         groups.add_row(Text(row[0].name), str(row[0].n), *cells)
     console.print(groups)
     n = measured.sensitivity.n
     sampled = f" MSTPS and recall: {n} of them, sampled at random." if 0 < n < measured.n else ""
     console.print(f"{first.n} texts.{cut_note(first.n_truncated)}{sampled}")
-    if any(shifted):
-        console.print(
-            "Threshold: the original model at the threshold at which it predicts each class as often as the repaired "
-            "model does. A repair that scores no better does no more than another threshold."
-        )
+    for result in results.values():
+        if result.threshold is not None:
+            scores = "; ".join(f"{group.name} {number(group.accuracy)}" for group in result.groups if group.n)
+            console.print(
+                f"At threshold {_threshold(result.threshold)} the original model predicts each class as often as the "
+                f"repaired model does. Accuracy then: {scores}. A repair that scores no better does no more than a "
+                "threshold."
+            )
 
 
 def _at_threshold(name: str, result: Evaluation) -> str:
-    return name if result.threshold is None else f"threshold\n{result.threshold:.4g}"
+    return name if result.threshold is None else f"threshold\n{_threshold(result.threshold)}"
 
 
-def _accuracy(group: GroupAccuracy, *, in_short: bool) -> str:
-    between = "" if in_short else f" ({interval(*group.interval)})"
-    return f"{number(group.accuracy)}{between}" if group.n else "-"
+def _threshold(of: float) -> str:
+    return "<0.0001" if of < 1e-4 else ">0.9999" if of > 1 - 1e-4 else f"{of:.4f}"
 
 
 def _score(result: Evaluation, key: str) -> str:
