@@ -16,7 +16,8 @@ rows come from `shifted/runs.json` and the Parquet files, its columns from `pape
   may stand in quotes: `records.where("fixed <= broken")`. `records.each("a.b")` is a list of what each record has.
 - A text is read as the numbers in it: of a cell ".81 (.02)", `[0]` is .81 and `[1]` is .02.
 - A whole number is shown with commas. Any other says its form: `short(x)` is .48, `digits(x)` 0.48, `percent(x)` 48,
-  `signed(x)` +.48, `power(x)` 5e-1. The second argument says how many digits follow the point.
+  `signed(x)` +.48, `power(x)` 5e-1. The second argument says how many digits follow the point. `low(k, n)` is the lower
+  end of the exact 95 % interval of a share.
 
 What a result does not have, and a number without a form, is a warning with its page and line, which fails the build.
 """
@@ -42,6 +43,7 @@ import pyarrow.parquet
 from sphinx.util import logging
 
 from reference_pages import commands, settings
+from shortcut_guardrail.stats import exact_interval
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -296,6 +298,7 @@ ENVIRONMENT.globals |= {
     "mean": lambda values: statistics.fmean(map(number, values)),
     "sd": lambda values: statistics.stdev(map(number, values)),
     "median": lambda values: statistics.median(map(number, values)),
+    "low": lambda k, n: exact_interval(int(k), int(n))[0],
     "flat": lambda lists: [value for one in lists for value in one],
     "values": lambda record: list(record.values()),
 }
