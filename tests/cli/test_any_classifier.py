@@ -41,6 +41,7 @@ def test_every_command_takes_a_function_where_it_takes_a_model(here, run):
     assert "Asks for" in said
     assert "Asked for" in said
     assert "1 flagged" in said
+    assert f"fit {' '.join(model)} --decisions audit/decisions.json --out guarded {' '.join(LABELS)}" in said
     document = json.loads((here / "audit" / "audit.json").read_text())
     assert [word["text"] for word in document["fit_would_take"]] == ["honestly"]
     run("questions", "audit", *model, *LABELS, "--word-groups", "all", "--out", "questions.csv")

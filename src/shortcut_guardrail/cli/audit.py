@@ -157,6 +157,7 @@ def audit(
     source: Any = FileTexts(data, **given) if found is None else MemoryTexts(found.texts, found.labels, name=data)
     how: dict[str, Any] = {"redact": redact, "hashes": not no_text_hashes, "overwrite": output.overwrite}
     how["about"] = {"model": model, "data": data, "folder": str(out), "date": date.today().isoformat()}
+    how["about"] |= {"labels": loading.labels} if loading.labels else {}
     try:
         guard = loading.load(model)
     except LabelNeededError as needed:

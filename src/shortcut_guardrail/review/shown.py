@@ -58,7 +58,8 @@ def fit_command(about: Mapping[str, str], decisions: str) -> str:
     """What to type when word groups are decided: for a shell, with the names that were typed for the audit."""
     words = ["shortcut-guardrail", "fit", about.get("model", "MODEL"), about.get("data", "DATA")]
     words += ["--decisions", decisions, "--out", "guarded"]
-    return shlex.join([*words, *(["--label", about["label"]] if "label" in about else [])])
+    asked = [(f"--{key}", about[key]) for key in ("label", "labels") if key in about]
+    return shlex.join([*words, *(word for pair in asked for word in pair)])
 
 
 def make_deck(document: Document, *, texts: Texts | None = None, which: str = "all", source: str = "The audit") -> Deck:
