@@ -6,7 +6,7 @@ Makes texts whose words' effects are known, and needs no model. How often is any
 holds, at its boundary and within it? How often is a planted shortcut found? Finished cases are kept.
 
     python bench/experiments/audit_simulation/run.py --rounds two --trials 500 \
-        --worlds boundary fickle genuine planted --out results/audit/simulation_two_rounds.json
+        --worlds boundary fickle --out results/audit/simulation_two_rounds.json
 
 simulates what is known of a classifier that only answers: it is asked about every word in ten texts, and about those
 that changed an answer in all of their texts, or, with `--rounds capped`, in fifty.
