@@ -145,7 +145,7 @@ LINES_OF = {
     "words that users understand": 420,
     "exports and the Hub": 687,
     "kinds of models that people deploy": 1_420,
-    "any classifier": 1_013,
+    "any classifier": 1_014,
     "words that are added, and cues that are missing": 1_008,
     "audits over weeks": 788,
 }
