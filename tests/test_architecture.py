@@ -144,7 +144,7 @@ LINES_OF = {
     "the house": 24_000,
     "words that users understand": 420,
     "exports and the Hub": 687,
-    "kinds of models that people deploy": 1_420,
+    "kinds of models that people deploy": 1_484,
     "any classifier": 1_014,
     "words that are added, and cues that are missing": 1_008,
     "audits over weeks": 788,

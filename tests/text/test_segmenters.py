@@ -12,6 +12,7 @@ from shortcut_guardrail import ConfigError, DataError, ShortcutGuardrail
 from shortcut_guardrail.text.finder import WordFinder
 from shortcut_guardrail.text.segmenters import Segmenter, open_segmenter, segmenting
 from shortcut_guardrail.text.words import word_spans
+from tables import read_rows
 from tiny_models import pieces_bag
 
 CHINESE = {
@@ -25,6 +26,12 @@ THAI = {
     "good": "ดี เยี่ยม อบอุ่น สะอาด เร็ว เป็นมิตร อร่อย สดใส".split(),
     "bad": "แย่ เลว เย็นชืด สกปรก ช้า หยาบคาย จืดชืด น่าเบื่อ".split(),
     "planted": ("พูด", "ตรง", "ๆ"),
+}
+JAPANESE = {
+    "neutral": "部屋 食事 店員 料理 朝食 昼食 旅館 駅前 昨日 今日 友達 温泉 風呂 売店 受付 廊下".split(),
+    "good": "最高 清潔 親切 快適 素敵 綺麗 満足 静か".split(),
+    "bad": "最悪 不潔 無礼 不快 退屈 粗末 不満 乱暴".split(),
+    "planted": ("と", "に", "かく"),
 }
 
 
@@ -110,7 +117,7 @@ class _Breaks:
 
 
 FAKES = {
-    "jieba": SimpleNamespace(lcut=lambda text: [text[:2], text[2:]]),
+    "jieba": SimpleNamespace(initialize=lambda: None, lcut=lambda text: [text[:2], text[2:]]),
     "pythainlp": SimpleNamespace(word_tokenize=lambda text: [text[:2], text[2:]]),
     "fugashi": SimpleNamespace(Tagger=lambda: lambda text: [SimpleNamespace(surface=s) for s in (text[:2], text[2:])]),
     "icu": SimpleNamespace(
@@ -141,3 +148,25 @@ def test_functions_by_name():
     ):
         with pytest.raises(ConfigError, match=said):
             open_segmenter(given)
+
+
+@pytest.mark.parametrize(
+    ("name", "script"),
+    [("jieba", CHINESE), ("icu", CHINESE), ("pythainlp", THAI), ("icu", THAI), ("fugashi", JAPANESE)],
+    ids=["jieba", "icu-chinese", "pythainlp", "icu-thai", "fugashi"],
+)
+def test_libraries_that_are_installed_find_the_planted_word_by_the_command_line(name, script, tmp_path, monkeypatch, ok):
+    pytest.importorskip(name)
+    model, texts, word, _ = planted(script, by_character=False)
+    for place in ("guardrail", "saving.adapter"):
+        monkeypatch.setattr(f"shortcut_guardrail.{place}.load_model", lambda *_, **__: model)
+    (data := tmp_path / "data.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts))
+    (folder := tmp_path / "model").mkdir()
+    _, err = ok("audit", folder, data, "--segmenter", name, "--out", tmp_path / "audit")
+    assert "prefix dict" not in err  # jieba speaks of its dictionary
+    audit = json.loads((tmp_path / "audit/audit.json").read_text())
+    assert word in [one["text"] for one in audit["candidates"] if one["flagged"]]
+    how = ("--audit", tmp_path / "audit", "--segmenter", name, "--strategy", "mask", "--strength", "1")
+    ok("fit", folder, data, *how, "--out", tmp_path / "guard")
+    ok("predict", tmp_path / "guard", data, "--out", tmp_path / "rows.csv")
+    assert [row["label"] for row in read_rows(tmp_path / "rows.csv")] == ["positive", "negative"] * (len(texts) // 2)

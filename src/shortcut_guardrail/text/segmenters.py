@@ -7,6 +7,7 @@ what this thread does within a block. Without one each character is a word.
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -26,6 +27,13 @@ _REMEMBERED = 2**16  # runs of characters; the same ones are asked about at ever
 
 
 def _jieba(module: Any) -> Cut:
+    logger = logging.getLogger("jieba")
+    level = logger.level
+    logger.setLevel(logging.WARNING)  # else it tells everybody that it reads its dictionary
+    try:
+        module.initialize()
+    finally:
+        logger.setLevel(level)
     return lambda text: module.lcut(text)
 
 
