@@ -90,10 +90,14 @@ def test_without_a_label_each_is_audited_as_with_it(files, cli, ok):
         assert f'<a href="{row["folder"]}/report.html"><bdi>{row["label"]}</bdi></a>' in page
         ok("audit", model, data, "--label", row["label"], "--out", folder / row["label"])
         one, other = (json.loads((place / row["folder"] / "audit.json").read_text()) for place in (out, folder))
+        places = [document.pop("about")["folder"] for document in (one, other)]
+        assert places == [str(place / row["folder"]) for place in (out, folder)]
         assert {**one, "seconds": 0} == {**other, "seconds": 0}
         assert row["predicted"] == one["predicted"][row["label"]]
         groups = [card["words"] for card in one["cards"] if card["evidence"]["status"] != "not_flagged"]
         assert sorted(group["words"] for group in row["word_groups"]) == sorted(groups)
+    status, _, err = cli("fit", model, data, "--label", "mixed", "--audit", out, "--out", folder / "guard")
+    assert (status, "holds an audit of each label, in a folder of its own" in " ".join(err.split())) == (2, True)
     audit = ("--audit", out / "mixed", "--shortcut", "honestly", "--out", folder / "guard", *FAST)
     ok("fit", model, data, "--label", "mixed", *audit)
     status, _, err = cli("audit", model, data, "--out", out, "--fail-if", "mstps >= 0", "--overwrite")

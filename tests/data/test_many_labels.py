@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from shortcut_guardrail import DataError
-from shortcut_guardrail.data import read_data
+from shortcut_guardrail import ConfigError, DataError
+from shortcut_guardrail.data import read_data, read_thresholds
 
 ROWS = [
     {"text": "good soup", "toxic": 0, "insult": 1.0, "labels": ["insult"]},
@@ -37,5 +37,19 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path):
     plain = written(tmp_path, [{"text": "good", "label": 1}])
     with pytest.raises(DataError, match="has no column 'toxic', and its column 'label' holds no lists of labels"):
         read_data(plain, label="toxic", require_labels=True)
-    with pytest.raises(DataError, match="column 'labels' is a list, not a string or a number"):
+    with pytest.raises(DataError, match=r"'labels' is a list, not a string or a number; of several .* with label="):
         read_data(written(tmp_path, ROWS), label_column="labels")
+    alone = written(tmp_path, [{"text": "good soup", "toxic": 1}])
+    with pytest.raises(
+        DataError, match=r"no column is clearly the label.*\nLabels are a column 'threat' with 0 and 1, or"
+    ):
+        read_data(alone, label="threat", require_labels=True)
+    with pytest.raises(DataError, match=r"with label_column=\.$"):
+        read_data(alone, require_labels=True)
+
+
+def test_thresholds_are_numbers_between_0_and_1():
+    assert read_thresholds("toxic=0.3, insult=0.6") == {"toxic": 0.3, "insult": 0.6}
+    for given, said in (("toxic", "toxic"), ("toxic=1", "toxic=1"), ("a=0.1,b=x", "b=x"), ({"toxic": 0}, "toxic=0")):
+        with pytest.raises(ConfigError, match=f"must give labels a number above 0 and below 1, .*, but says '{said}'"):
+            read_thresholds(given)

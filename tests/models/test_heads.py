@@ -51,7 +51,7 @@ def test_labels_are_read_from_lists_of_them():
     for labels, said in (
         (
             [["mixd"], []],
-            r"position 0: the model has no label 'mixd' \(it has: negative, mixed, positive\) Did.*'mixed'",
+            r"position 0: the model has no label 'mixd' \(it has: negative, mixed, positive\)\. Did.*'mixed'\? List",
         ),
         ([[0, 1], []], "position 0: the model has no label '0' .* List names of labels, or 3 numbers 0 and 1"),
         ([[], [0, 1, 2]], "position 1: the model has no label '0'"),

@@ -155,7 +155,9 @@ def test_functions_by_name():
     [("jieba", CHINESE), ("icu", CHINESE), ("pythainlp", THAI), ("icu", THAI), ("fugashi", JAPANESE)],
     ids=["jieba", "icu-chinese", "pythainlp", "icu-thai", "fugashi"],
 )
-def test_libraries_that_are_installed_find_the_planted_word_by_the_command_line(name, script, tmp_path, monkeypatch, ok):
+def test_libraries_that_are_installed_find_the_planted_word_by_the_command_line(
+    name, script, tmp_path, monkeypatch, ok
+):
     pytest.importorskip(name)
     model, texts, word, _ = planted(script, by_character=False)
     for place in ("guardrail", "saving.adapter"):

@@ -225,12 +225,10 @@ def _inputs(report: AuditReport, redact: bool) -> Iterator[dict[str, Any]]:
     return (report.input_to_dict(index, redact=redact) for index in range(report.n))
 
 
-LABELS_FILE = "labels.json"
-
-
 def key_of(out: Path) -> str:
     """The file by which the folder of an audit is known, or one with an audit of each label."""
     from ..decisions import AUDIT_FILE
+    from ..saving import LABELS_FILE
 
     return LABELS_FILE if (out / LABELS_FILE).is_file() else AUDIT_FILE
 
@@ -240,6 +238,7 @@ def _audit_labels(
 ) -> dict[str, dict[str, Any]]:
     """Audit each label of a model that can give a text several: a folder with an audit of each, and one table."""
     from ..report import label_rows, print_labels, render_labels
+    from ..saving import LABELS_FILE
 
     reports = {}
     for label in guard.labels:

@@ -31,7 +31,7 @@ def read_thresholds(given: Thresholds | None) -> dict[str, float]:
         if not name or not 0 < found[name] < 1:
             raise ConfigError(
                 f"thresholds= must give labels a number above 0 and below 1, as in thresholds='toxic=0.3,insult=0.6', "
-                f"but says {f'{name}={value}'!r}."
+                f"but says {f'{name}={value}'.lstrip('=')!r}."
             )
     return found
 
@@ -66,12 +66,15 @@ def of_one_label(
         if None in own and len(one) == len(names) and all(item in (0, 1) for item in one):
             own = [name for name, item in zip(names, one, strict=True) if item]
         for unknown in [str(item) for item, name in zip(one, own, strict=False) if name is None][:1]:
-            fault = f"the model has no label '{shortened(unknown)}' (it has: {enumerated(list(names))})"
-            faults.setdefault(fault + did_you_mean(unknown, names), []).append(row)
+            faults.setdefault(unknown, []).append(row)
         out.append("1" if label in own else "0")
     if faults:
-        advice = f"List names of labels, or {len(names)} numbers 0 and 1."
-        raise DataError("\n".join(sentence(source, at, word, fault, advice) for fault, at in faults.items()))
+        has, advice = enumerated(list(names)), f"List names of labels, or {len(names)} numbers 0 and 1."
+        problems = []
+        for unknown, at in faults.items():
+            what = f"the model has no label '{shortened(unknown)}' (it has: {has})"
+            problems.append(sentence(source, at, word, what, f"{did_you_mean(unknown, names)} {advice}".lstrip()))
+        raise DataError("\n".join(problems))
     return out
 
 

@@ -145,7 +145,12 @@ def read_data(
     (table,) = open_tables(name)
     if of_label := label_column is None and label in table.columns:
         given["label_column"] = label
-    chosen = choose_columns(table, name, given, require_labels=require_labels)
+    try:
+        chosen = choose_columns(table, name, given, require_labels=require_labels)
+    except DataError as error:
+        if label is None or given["label_column"] is not None:
+            raise
+        raise DataError(f"{error}\nLabels are a column '{label}' with 0 and 1, or one column of lists.") from error
     how = {"require_labels": require_labels or label_column is not None, "some_labels": some_labels}
     data = read_table(table, name, chosen, **how, lists=label is not None and not of_label)
     return data if label is None or label_column is not None else _of_label(data, label, chosen.label)
@@ -422,6 +427,9 @@ def _problems(faults: Iterable[str | None], what: str, source: str, rows: Sequen
     return problems
 
 
+_OF_LISTS = "; of several labels for a text, name the one that is meant with label="
+
+
 def _label(value: Any, *, lists: bool = False) -> tuple[str, str | None]:
     """A label as a string, so that 1 and 1.0 are both "1" and a gap is "", and what is wrong with it."""
     if value is None or value != value:  # NaN, a missing value, differs from itself
@@ -433,7 +441,7 @@ def _label(value: Any, *, lists: bool = False) -> tuple[str, str | None]:
     if lists and isinstance(value, list):  # of several labels; who knows their names reads it
         return json.dumps(value, default=str), None
     if not isinstance(value, str):
-        return "", f"is {kind_of(value)}, not a string or a number"
+        return "", f"is {kind_of(value)}, not a string or a number{_OF_LISTS * isinstance(value, list)}"
     return (value, None) if value.strip() else ("", _MISSING)
 
 

@@ -2,6 +2,7 @@ from .adapter import base_of as base_of
 from .adapter import label_of as label_of
 from .adapter import path_from as path_from
 from .adapter import place_of as place_of
+from .audits import LABELS_FILE as LABELS_FILE
 from .audits import PREDICTIONS_FILE as PREDICTIONS_FILE
 from .audits import audit_of as audit_of
 from .audits import open_audit as open_audit

@@ -21,6 +21,9 @@ from ..decisions import AUDIT_FILE, AuditedCards, Decisions
 from ..errors import DataError
 from ..shortcuts import Reason, Shortcut, Verdict
 
+LABELS_FILE = "labels.json"
+"""In the folder of an audit of each label: what was found for them."""
+
 PREDICTIONS_FILE = "predictions.npz"
 """In the folder of the audit."""
 _SHOWN = ("about", "fit_would_take")  # beside the fields of the report
@@ -103,6 +106,8 @@ def open_audit(folder: Path) -> AuditReport:
         DataError: There is none, a file is damaged or missing, or they do not belong together.
     """
     file, numbers = folder / AUDIT_FILE, folder / PREDICTIONS_FILE
+    if not file.is_file() and (folder / LABELS_FILE).is_file():
+        raise DataError(f"'{folder}' holds an audit of each label, in a folder of its own. Name the one that is meant.")
     if not file.is_file():
         raise DataError(f"'{folder}' is no folder that `audit` wrote: it has no {AUDIT_FILE}.")
     for name in (AUDIT_FILE, PREDICTIONS_FILE):
