@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from safetensors.torch import load_file, save_file
 from made_guards import GUARDS, TEXTS
 from shortcut_guardrail import ConfigError, GuardrailWarning, ModelError, ShortcutGuardrail
 from shortcut_guardrail.data.fingerprints import text_hash
-from shortcut_guardrail.models import load_model
+from shortcut_guardrail.models import TextClassifier, load_model
+from shortcut_guardrail.saving.folder import _choice
+from tiny_models import tiny_bert
 
 load = ShortcutGuardrail.from_pretrained
 CERTIFIED = "mask-kept-certified"
@@ -90,6 +93,17 @@ def test_a_certificate_is_about_the_answers_it_was_made_from(copied):
     file.write_text(file.read_text().replace('"head": "softmax"', '"head": "sigmoid"'))
     with pytest.warns(GuardrailWarning, match="certified with head sigmoid, and is loaded with head softmax"):
         assert load(folder, head="softmax").certificate is None
+
+
+def test_a_certificate_of_one_logit_is_about_its_threshold(tmp_path):
+    (model, tokenizer), how = tiny_bert(n_classes=1), {"head": "sigmoid", "max_length": 32}
+    left = dict.fromkeys(("label", "windows", "calibration", "unlabelled_calibration", "support_hashes"))
+    choice = {"debias_strength": 1.0, "strength_source": "given", "certificate": "a certificate"}
+    record = SimpleNamespace(**how, **left, **choice, thresholds={})
+    assert _choice(tmp_path, record, TextClassifier(model, tokenizer, **how)).certificate == "a certificate"
+    other = TextClassifier(model, tokenizer, **how, thresholds={model.config.id2label[0]: 0.3})
+    with pytest.warns(GuardrailWarning, match=r"certified with threshold 0\.5, and is loaded with threshold 0\.3"):
+        assert _choice(tmp_path, record, other).certificate is None
 
 
 def test_a_guard_from_a_folder_knows_the_texts_it_was_fitted_on(copied):
