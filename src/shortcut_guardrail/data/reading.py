@@ -145,15 +145,21 @@ def read_data(
     (table,) = open_tables(name)
     if of_label := label_column is None and label in table.columns:
         given["label_column"] = label
+    chosen = _choose_columns(table, name, given, label, require_labels=require_labels)
+    how = {"require_labels": require_labels or label_column is not None, "some_labels": some_labels}
+    data = read_table(table, name, chosen, **how, lists=label is not None and not of_label)
+    return data if label is None or label_column is not None else _of_label(data, label, chosen.label)
+
+
+def _choose_columns(
+    table: Table, name: str, given: Mapping[str, str | None], label: str | None, *, require_labels: bool
+) -> Columns:
     try:
-        chosen = choose_columns(table, name, given, require_labels=require_labels)
+        return choose_columns(table, name, given, require_labels=require_labels)
     except DataError as error:
         if label is None or given["label_column"] is not None:
             raise
         raise DataError(f"{error}\nLabels are a column '{label}' with 0 and 1, or one column of lists.") from error
-    how = {"require_labels": require_labels or label_column is not None, "some_labels": some_labels}
-    data = read_table(table, name, chosen, **how, lists=label is not None and not of_label)
-    return data if label is None or label_column is not None else _of_label(data, label, chosen.label)
 
 
 def _of_label(data: TextData, label: str, column: str | None) -> TextData:
