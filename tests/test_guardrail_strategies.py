@@ -169,7 +169,7 @@ def test_the_strength_without_labels_and_labels_beside_it(masked_bag):
     overruled = masked_bag.calibrate([*BAD, "the soup was bad"], [1] * 40 + [0], without_labels=chosen)
     assert (overruled.strength, masked_bag.debias_strength) == (0.0, 0.0)
     assert overruled.p_value == pytest.approx(0.5**40)
-    with pytest.raises(ConfigError, match="is not what this guard's last calibrate_without_labels chose"):
+    with pytest.raises(ConfigError, match="is not what the last calibrate_without_labels chose"):
         masked_bag.calibrate(BAD, [0, 1] * 20, without_labels=dataclasses.replace(chosen, strength=0.9))
     masked_bag.fit(["honestly bad", "good"], config=MASK)
     with pytest.raises(ConfigError, match="Call it after fit"):

@@ -136,7 +136,7 @@ def predicting(guard, texts):
 
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-TOLD = "RunError: This process was forked from the one that loaded this guard or classifier, and cannot use it. Load it"
+TOLD = "RunError: This process was forked from the one that loaded this model or classifier, and cannot use it. Load it"
 
 
 @needs_fork

@@ -410,7 +410,7 @@ class ShortcutGuardrail(Shown):
 
     def _require_fitted(self) -> Fitted:
         if self._fitted is None:
-            raise ConfigError("There is no adapter yet. Call fit(texts) first, or load a guarded folder.")
+            raise ConfigError("There is no adapter yet. Call fit(texts) first, or load a folder that fit wrote.")
         return self._fitted
 
     @one_at_a_time
@@ -767,7 +767,8 @@ class ShortcutGuardrail(Shown):
         fitted = self._require_fitted()
         if not fitted.text_hashes:
             warnings.warn(
-                "The guard was saved without hashes of texts, so nothing can tell whether these texts had a part in "
+                "The repaired model was saved without hashes of texts, so nothing can tell whether these texts had a "
+                "part in "
                 "it. The certificate is only valid for texts that had none.",
                 GuardrailWarning,
                 stacklevel=3,

@@ -31,7 +31,7 @@ class Lock:
     def __enter__(self) -> None:
         if os.getpid() != self._process:
             raise RunError(
-                "This process was forked from the one that loaded this guard or classifier, and cannot use it. Load it "
+                "This process was forked from the one that loaded this model or classifier, and cannot use it. Load it "
                 "in each process."
             )
         self._lock.acquire()

@@ -110,7 +110,7 @@ def test_a_redacted_report_holds_no_text_and_no_list_of_a_texts_words(report):
 def test_progress_reaches_the_end_of_each_stage(guard):
     seen = {}
     guard.audit(TEXTS, progress=lambda stage, done, n: seen.__setitem__(stage, (done, n)))
-    stages = ("Tokenising", "Attributing", "Masking", "Masking phrases", "Masking cards")
+    stages = ("Tokenising", "Attributing", "Masking", "Masking phrases", "Masking word groups")
     assert seen == dict.fromkeys(stages, (5, 5))
 
 

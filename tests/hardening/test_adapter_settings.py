@@ -48,7 +48,7 @@ def test_what_this_library_would_not_write_is_refused(load, settings, sentence):
     with pytest.raises(ModelError) as error:
         load(settings)
     assert sentence in str(error.value)
-    assert str(error.value).endswith("Fit and save the guard again.")
+    assert str(error.value).endswith("Run fit again.")
 
 
 def test_a_setting_of_another_version_of_peft_that_does_nothing_is_taken(load):

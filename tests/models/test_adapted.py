@@ -161,5 +161,7 @@ def test_an_adapter_on_another_base_or_on_none_is_told_of(made, tmp_path):
         (tmp_path / "nameless/adapter_config.json").write_text(json.dumps({**config, "base_model_name_or_path": name}))
         with pytest.raises(ModelError, match=said):
             ShortcutGuardrail.from_pretrained(tmp_path / "nameless")
-    with pytest.raises(ConfigError, match=r"base= is for guards and adapters, but '.*wider' is neither"):
+    with pytest.raises(
+        ConfigError, match=r"base= is for folders that fit wrote and for adapters, but '.*wider' is neither"
+    ):
         ShortcutGuardrail.from_pretrained(tmp_path / "wider", base=folder / "base")

@@ -124,7 +124,7 @@ def test_the_sentence_says_what_was_shown_and_on_what():
     assert "a random sample of the texts that the guard meets" in values["assumptions"]
     assert "The labelled texts are one too" in values["assumptions"]
     fitted = replace(found, n_fitted=7)
-    assert fitted.sentence.endswith(" But the guard was fitted on 7 of these texts, so nothing is shown for others.")
+    assert fitted.sentence.endswith(" But the repair was fitted on 7 of these texts, so nothing is shown for others.")
     assert "The labelled texts" not in replace(found, n_labels=0).assumptions
     assert (values["margin"], values["certified"]) == (0.02, [0.0, 0.25, 0.75, 1.0])
 

@@ -74,7 +74,9 @@ def test_a_planted_word_is_reported_as_a_word_and_repaired(script, by_character,
     assert guard.predict(texts) == due
     guard.save_pretrained(tmp_path / "guard")
     assert json.loads((tmp_path / "guard/guardrail.json").read_text())["segmenter"] == report.segmenter
-    with pytest.raises(ConfigError, match=r"This guard cuts words with '.*findall'\. Give that function as segmenter="):
+    with pytest.raises(
+        ConfigError, match=r"The repaired model splits words with '.*findall'\. Give that function as segmenter="
+    ):
         ShortcutGuardrail.from_pretrained(tmp_path / "guard", base=model[0])
     again = ShortcutGuardrail.from_pretrained(tmp_path / "guard", base=model[0], segmenter=cut)
     assert again.predict(texts) == due

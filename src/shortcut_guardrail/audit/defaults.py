@@ -50,7 +50,7 @@ class Probe:
     """What changed texts are given.
 
     Attributes:
-        change: What was done to them: `function words`, `drawn words`, `half the words`, `first half`, `second half`.
+        change: What was done to them: `function words`, `sampled words`, `half the words`, `first half`, `second half`.
         n: Texts that were asked about; those of which nothing was left are not.
         before: How many of them were given each class unchanged, in the order of the labels.
         kept: How many of these keep it.
@@ -151,7 +151,7 @@ def find_defaults(
     bags = [bag for bag in bags if bag] or [[""]]
     changes: dict[str, Callable[[str], str]] = {
         "function words": lambda part: _kept(without_words(part, named), lambda word: not is_content(unit_key(word))),
-        "drawn words": lambda part: " ".join(_drawn(bags, rng) for _ in _spelled(part)),
+        "sampled words": lambda part: " ".join(_drawn(bags, rng) for _ in _spelled(part)),
         "half the words": lambda part: _kept(part, lambda _: rng.random() < 0.5),
         "first half": lambda part: " ".join((words := _spelled(part))[: (len(words) + 1) // 2]),
         "second half": lambda part: " ".join((words := _spelled(part))[len(words) // 2 :]),
@@ -229,7 +229,9 @@ def _default(
     label_names: Sequence[str], predicted: Sequence[int], probes: Sequence[Probe], held_up: Sequence[HeldUp]
 ) -> tuple[str | None, tuple[str, ...]]:
     """The class that is what is left, and why; see the head of this module."""
-    empty = [probe for probe in probes if probe.change in ("function words", "drawn words") and probe.n >= LEAST_TEXTS]
+    empty = [
+        probe for probe in probes if probe.change in ("function words", "sampled words") and probe.n >= LEAST_TEXTS
+    ]
     n = sum(probe.n for probe in empty)
     for number, label in enumerate(label_names):
         of_others = sum(predicted) - predicted[number]

@@ -170,7 +170,7 @@ def make_cards(
                 seen, without = answered.without(one.words, kept=one.kept, given=found)
                 one.add(seen, rows, encoded, without)
         if progress is not None:
-            progress("Masking cards", n, n)
+            progress("Masking word groups", n, n)
     cards = [one.card(n) for one in sets if one.moved]
     return tuple(sorted(cards, key=lambda card: (-card.changes, card.texts, card.words)))
 
@@ -248,5 +248,5 @@ def find_flips(
         seen, _ = answered.without(card.words, kept=card.except_in, given=given)
         found[card.id] = seen.flips(classifier.label_names, texts.texts, distinct)
         if progress is not None:
-            progress("Masking cards", done, len(cards))
+            progress("Masking word groups", done, len(cards))
     return found

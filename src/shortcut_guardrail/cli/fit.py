@@ -144,7 +144,7 @@ def fit(
     from ..saving import GUARDRAIL_FILE, audit_of, is_guarded_folder
 
     options.check_hashes(no_text_hashes, second_model)
-    options.check_out(out, dry_run=dry_run, what="a guard", name="folder to write")
+    options.check_out(out, dry_run=dry_run, what="a repaired model", name="folder to write")
     _check_base(model, is_guard=is_guarded_folder(model))
     words = (shortcuts.shortcuts_file, kept.keep_file)
     inputs = [*loading.read_from(model), data, support, decisions, audit, config, *words]

@@ -44,7 +44,7 @@ class Answer:
     def __post_init__(self) -> None:
         given = [name for name in ("answer", "question", "decision", "card") if getattr(self, name) is not None]
         if given not in (["answer", "question"], ["decision", "card"]):
-            raise ValueError("it must have a card and a decision, or a question and an answer")
+            raise ValueError("it must have `card` and `decision`, or `question` and `answer`")
 
     def to_dict(self) -> dict[str, str]:
         """As it is stored."""

@@ -156,7 +156,7 @@ class Decision:
         if self.by_person:
             parts.append(f"{self.decision} ({self.source})")
         elif self.asked:
-            parts.append(f"judged flips: {self.fixed} : {self.broken}, {self.outcome or 'open'}")
+            parts.append(f"answers: {self.fixed} : {self.broken}, {self.outcome or 'open'}")
         if self.second_model is not None:
             parts.append(f"second model: {self.second_model.sentence}")
         return "; ".join(parts) or "open"

@@ -59,7 +59,7 @@ def choose_on_labels(
     before = None if without_labels is None else without_labels.strength
     if without_labels is not None and without_labels != fitted.unlabelled:
         raise ConfigError(
-            "without_labels is not what this guard's last calibrate_without_labels chose. Call it after fit, and "
+            "without_labels is not what the last calibrate_without_labels chose. Call it after fit, and "
             "pass its result."
         )
     started = time.perf_counter()

@@ -202,7 +202,8 @@ def _tells(labels: Array, automatic: bool) -> bool:
         if not automatic:
             raise
         warn(
-            "The support set has a single row or a single label and cannot tell strengths apart: the strength is the "
+            "The support set has a single row or a single label, so that strengths cannot be compared: the strength "
+            "is the "
             "one chosen without labels."
         )
         return False

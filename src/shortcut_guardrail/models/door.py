@@ -38,7 +38,7 @@ def check_model(model: Any, *, masks: bool) -> None:
     if any("quantized" in type(module).__module__.split(".") for module in model.modules()):
         raise ModelError(
             f"This {kind.__name__} is quantised, so that its layers cannot be adapted. Repair the model that it was "
-            "made from, export the guard (docs/howto/serve.md), and quantise that."
+            "made from, export the repaired model (docs/howto/serve.md), and quantise that."
         )
     if masks and getattr(model.config, "is_encoder_decoder", False):
         raise ModelError(

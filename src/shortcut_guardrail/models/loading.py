@@ -50,7 +50,9 @@ def load_model(
         config = adapter_config(name, options["revision"])
     if config is None:
         if base is not None:
-            raise ConfigError(f"base= is for guards and adapters, but '{name}' is neither. Leave it out.")
+            raise ConfigError(
+                f"base= is for folders that fit wrote and for adapters, but '{name}' is neither. Leave it out."
+            )
         return _load(AutoModelForSequenceClassification, name, what, options, weights)
     load = partial(_load, AutoModelForSequenceClassification, what=what, weights=weights)
     return _adapted(name, config, base, options, load)

@@ -37,7 +37,7 @@ def defaults_said(document: Document) -> list[str]:
     return [*said, *(_wrapper(one) for one in found["wrappers"] if _decides(one))]
 
 
-_SAID = {"function words": "texts of function words alone", "drawn words": "words sampled from other texts"}
+_SAID = {"function words": "texts of function words alone", "sampled words": "words sampled from other texts"}
 
 
 def _without_cues(one: Document, default: str, number: int, reasons: Sequence[str]) -> str:
@@ -72,9 +72,7 @@ def _decides(one: Document) -> bool:
 
 def _wrapper(one: Document) -> str:
     if not one["n_without"]:
-        return (
-            f"{one['n']} texts are nothing but “{visible_name(one['text'])}”. What it decides cannot be told from them."
-        )
+        return f"{one['n']} texts are nothing but “{visible_name(one['text'])}”. They do not show what it decides."
     kept, text = percent(one["without"] / one["n_without"], 0), visible_name(one["text"])
     where = "open" if one["place"] == "start" else "end"
     said = (

@@ -20,7 +20,7 @@ from ..mitigation import AdapterGuard, seeded, wrap_with_lora
 from ..models import TextClassifier, load_model, quiet_transformers
 from .record import GuardrailRecord, is_guarded_folder, read_record
 
-_ADVICE = "Fit and save the guard again."
+_ADVICE = "Run fit again."
 _WITHIN = "base_model.model."  # what PEFT puts before the names of weights
 
 
@@ -56,7 +56,7 @@ def find_base(
         model, _ = load_model(name, base=None, revision=revision or recorded, **loading)
     except ModelError as error:
         raise ModelError(
-            f"The base model of '{folder}' was not found. {error} If it is elsewhere, name it with base=."
+            f"The original model of '{folder}' was not found. {error} If it is elsewhere, name it with base=."
         ) from error
     return model, place_of(name)
 
@@ -65,7 +65,7 @@ def answering(folder: Path, record: GuardrailRecord, base: Any, cache: str | Pat
     """The classifier that a guard cuts words out in front of, and its name."""
     given = _named_base(folder, record) if base is None else base
     if given is None:
-        raise ModelError(f"The guard in '{folder}' was made for a function in memory. Give it with base=.")
+        raise ModelError(f"The repaired model in '{folder}' was made for a function in memory. Give it with base=.")
     reader = word_reader(given, record.label_names, cache=cache)
     return reader, place_of(given) if isinstance(given, str | Path) else reader.name
 

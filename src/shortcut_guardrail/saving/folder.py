@@ -89,7 +89,7 @@ def segmenter_of(folder: Path) -> Segmenter | None:
 
 def _check_not_read(folder: Path, reading: dict[str, Any]) -> None:
     if given := [name for name, own in reading.items() if own is not None]:
-        raise ConfigError(f"{given[0]} is for models of Transformers, but '{folder}' guards another classifier.")
+        raise ConfigError(f"{given[0]} is for models of Transformers, but '{folder}' repairs another classifier.")
 
 
 def _check_weights(folder: Path, record: GuardrailRecord, found: str, base_name: str) -> None:
@@ -116,7 +116,8 @@ def _choice(folder: Path, record: GuardrailRecord, classifier: Reader) -> Streng
         apart = [i for i in range(len(names)) if certified[i] != asked[i]]
         said = [", ".join(f"{names[i]} {one[i]}" for i in apart) for one in (certified, asked)]
         warnings.warn(
-            f"The guard in '{folder}' was certified with {said[0]}, and is loaded with {said[1]}: its certificate, "
+            f"The repaired model in '{folder}' was certified with {said[0]}, and is loaded with {said[1]}: its "
+            "certificate, "
             "about other answers, is left out.",
             GuardrailWarning,
             stacklevel=7,

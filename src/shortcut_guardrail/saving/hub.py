@@ -28,7 +28,7 @@ def from_hub(source: str | Path, revision: str | None) -> Path | None:
             return Path(snapshot_download(str(source), revision=Path(record).parent.name))
         except Exception as error:
             raise ModelError(
-                f"The guard '{source}' could not be downloaded from the Hub: {first_line(error)}. Try again."
+                f"The repaired model '{source}' could not be downloaded from the Hub: {first_line(error)}. Try again."
             ) from error
 
 

@@ -24,7 +24,7 @@ GUARDRAIL_FILE = "guardrail.json"
 GUARDRAIL_SCHEMA_VERSION = 1
 FITTED_TEXTS_FILE = "fitted_texts.npy"
 
-_ADVICE = "The file is damaged: fit and save the guard again."
+_ADVICE = "The file is damaged: run fit again."
 
 
 def library_versions() -> dict[str, str]:
@@ -163,4 +163,4 @@ def read_fitted_texts(folder: Path) -> frozenset[int]:
     try:
         return frozenset(np.load(file, allow_pickle=False).tolist())
     except (OSError, ValueError, TypeError) as error:
-        raise ModelError(f"'{file}' is damaged and cannot be read: {error}. Fit and save the guard again.") from error
+        raise ModelError(f"'{file}' is damaged and cannot be read: {error}. Run fit again.") from error

@@ -83,7 +83,8 @@ def check_exportable(record: GuardrailRecord, format: str, *, int8: bool) -> Non
         why = "masks words of a text" if masks else "leaves texts without a shortcut to the original model"
         instead = "with strategy='distill'" if masks else "without per_input"
         raise ConfigError(
-            f"This guard {why}, which no ordinary model does. Serve it with this library (docs/howto/serve.md), or fit "
+            f"This repair {why}, which no ordinary model does. Serve it with this library (docs/howto/serve.md), or "
+            "fit "
             f"one {instead} and export that."
         )
     if record.windows is not None:

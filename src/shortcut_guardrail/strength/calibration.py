@@ -147,7 +147,7 @@ def check_choice(labels: Array, config: CalibrationConfig, *, without_labels: fl
     if without_labels not in config.strengths:
         raise ConfigError(
             f"without_labels must be one of the strengths {', '.join(f'{s:g}' for s in config.strengths)}, but is "
-            f"{without_labels:g}. Choose it with the same guard, with strengths that hold 0."
+            f"{without_labels:g}. Choose it with the same repaired model, with strengths that include 0."
         )
     if config.metric != "accuracy":
         raise ConfigError(

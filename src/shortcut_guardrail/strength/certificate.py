@@ -133,7 +133,7 @@ class Certificate(Shown):
             f"{self._what_is_gained}"
         )
         if self.n_fitted:
-            shown += f" But the guard was fitted on {self.n_fitted} of these texts, so nothing is shown for others."
+            shown += f" But the repair was fitted on {self.n_fitted} of these texts, so nothing is shown for others."
         return shown
 
     @property
@@ -268,7 +268,9 @@ def certify_answers(
         labelled_guarded: The guarded answers to them at each strength, shape (S, n).
     """
     if not len(strengths):
-        raise ConfigError("A certificate is for strengths above 0, but the guard's grid has none. Add some to it.")
+        raise ConfigError(
+            "A certificate is for strengths above 0, but the grid of this repair has none. Add some to it."
+        )
     if not len(unlabelled_base):
         raise DataError("A certificate needs unlabelled texts from the deployment, but there is none.")
     right, base_right = labelled_guarded == labels, labelled_base == labels

@@ -122,7 +122,7 @@ def recorded_segmenter(name: str | None) -> Segmenter | None:
         ConfigError: It has to be given, or is not installed.
     """
     if name is not None and name not in _KNOWN:
-        raise ConfigError(f"This guard cuts words with '{name}'. Give that function as segmenter=.")
+        raise ConfigError(f"The repaired model splits words with '{name}'. Give that function as segmenter=.")
     return open_segmenter(name)
 
 
