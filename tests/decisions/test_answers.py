@@ -87,9 +87,7 @@ def test_the_last_word_counts():
 def test_an_answer_is_to_a_text_or_on_a_card():
     to_text, on_card = {"question": "q0", "answer": "a"}, {"card": "c", "decision": "keep"}
     for said in (to_text | on_card, {}, {"question": "q0"}, {"answer": "a"}, {"card": "c", "answer": "a"}):
-        with pytest.raises(
-            DataError, match="a file: it must have `card` and `decision`, or `question` and `answer`"
-        ):
+        with pytest.raises(DataError, match="a file: it must have `card` and `decision`, or `question` and `answer`"):
             checked({"by": "anna", "at": "t", **said}, Answer, "a file")
 
 

@@ -59,8 +59,8 @@ def print_audit(document: Mapping[str, Any]) -> None:
     console = Screen()
     console.print(candidates)
     if document["cards"]:
-        heads = ("", "word group", "texts", "predictions\nchanged", "share\nof all", "added", "pushes\ntowards")
-        cards = new_table(*heads, texts=(0, 1, 6))
+        columns = "word group", "texts", "predictions\nchanged", "share\nof all", "added", "pushes\ntowards"
+        cards = new_table("", *columns, texts=(0, 1, 6))
         cards.collapse_padding = True
         for card in document["cards"][:SHOWN_CARDS]:
             sign, numbers = _SIGNS.get(card["evidence"]["status"], ""), (str(card["texts"]), str(card["changes"]))
