@@ -112,6 +112,7 @@ def measure(
         made = Path(folder) / "made"
         base.save_pretrained(made / "base")
         tokenizer.save_pretrained(made / "base")
+        base = AutoModelForSequenceClassification.from_pretrained(made / "base")  # with the attention that others get
         whole = real and (strategy, input, head) == USUAL
         guard = fitted(made / "base", strategy, head, given, words, rate=None if whole else 1e-3 if real else 1e-2)
         guard.save_pretrained(made / "guard")
