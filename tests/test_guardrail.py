@@ -375,7 +375,7 @@ def test_a_base_that_was_named_by_a_relative_path_is_found_from_anywhere_and_mov
     found(moved / "out/guarded", moved / "models/base")
     # A base that moved alone is asked for.
     (moved / "models").rename(moved / "elsewhere")
-    with pytest.raises(ModelError, match=r"base model of '.*guarded' was not found.*with base="):
+    with pytest.raises(ModelError, match=r"original model of '.*guarded' was not found.*with base="):
         ShortcutGuardrail.from_pretrained(moved / "out/guarded")
     found(moved / "out/guarded", moved / "elsewhere/base", base=moved / "elsewhere/base")
 

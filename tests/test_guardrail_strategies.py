@@ -121,12 +121,12 @@ def test_finding_nothing_is_said_and_changes_nothing(model_folder, texts):
     guard = ShortcutGuardrail.from_pretrained(model_folder)
     base = guard.predict_proba(texts)
     for name in ("mask", "distill"):
-        with pytest.warns(GuardrailWarning, match=r"^Nothing on these texts is taken for a shortcut"):
+        with pytest.warns(GuardrailWarning, match=r"^No shortcut was found in these texts"):
             guard.fit(texts, config=name, shortcuts=Shortcuts())
         np.testing.assert_allclose(guard.predict_proba(texts), base, atol=1e-6)
         assert guard.calibrate_without_labels(texts).strength == 0.0
     listed = [Shortcut(word, "cleared", "many predictions") for word in ("book", "not")]
-    with pytest.warns(GuardrailWarning, match=r"Many answers hang on 'book', 'not': should they\?$"):
+    with pytest.warns(GuardrailWarning, match=r"Many predictions depend on 'book', 'not': should they\?$"):
         guard.fit(texts, config="mask", shortcuts=Shortcuts((listed[0], Shortcut("soup", "cleared"), listed[1])))
 
 
@@ -141,7 +141,7 @@ def test_a_rare_shortcut_is_dialled_on_texts_that_hold_it(masked_bag):
     texts = [BAD[0]] + [f"the {word} was {tail} {n}" for word in WORDS for tail in ("good", "bad") for n in range(30)]
     chosen = masked_bag.calibrate_without_labels(texts, at_most=100)
     assert (chosen.strength, chosen.n, chosen.n_bearing) == (1.0, 100, 1)
-    with pytest.warns(GuardrailWarning, match="^None of the 600 texts holds a word that is neutralised"):
+    with pytest.warns(GuardrailWarning, match="^None of the 600 texts contains a shortcut word"):
         masked_bag.calibrate_without_labels(texts[1:], at_most=100)
     with pytest.raises(ConfigError, match="at_most must be at least 1, but is 0"):
         masked_bag.calibrate_without_labels(texts, at_most=0)

@@ -80,7 +80,7 @@ def test_a_strength_is_stated_or_fixed_and_nothing_to_repair_leaves_the_guard_as
     assert (repaired.choice.strength, repaired.choice.source) == (0.4, "fixed")
     record = guard.record()
     assert (record.strategy, record.strength_source) == ("mask", "fixed")
-    with pytest.raises(NothingToRepairError, match="name what should not count with shortcuts="):
+    with pytest.raises(NothingToRepairError, match="name those that are shortcuts with shortcuts="):
         guard.repair(FEW)
     assert guard.record() == record
     with pytest.warns(GuardrailWarning, match="the strength is not calibrated: 1 is used"):
@@ -105,7 +105,7 @@ def test_what_auto_takes_follows_the_evidence():
             )
     assert supported_strategy(Shortcuts(), has_labels=True)[0] == "few-shot"
     listed = Shortcuts((Shortcut("book", "cleared", "many predictions"),))
-    with pytest.raises(NothingToRepairError, match=r"Many answers hang on 'book': should they\?"):
+    with pytest.raises(NothingToRepairError, match=r"Many predictions depend on 'book': should they\?"):
         supported_strategy(listed, has_labels=False)
 
 
@@ -114,7 +114,7 @@ def test_auto_takes_few_shot_for_labels_alone_unless_they_prefer_the_base(guard,
     answers = guard.predict(texts)
     others = [[name for name in guard.label_names if name != answer] for answer in answers]
     right = [*answers[:-1], others[-1][0]]  # one is another, since a single label tells nothing
-    with pytest.raises(NothingToRepairError, match="prefers the base"):
+    with pytest.raises(NothingToRepairError, match="prefers the original model"):
         guard.repair(FEW, (texts, right), config=FAST)
     assert not guard.is_fitted
     wrong = [names[i % 2] for i, names in enumerate(others)]
@@ -128,10 +128,10 @@ def test_contradictions_are_refused_before_anything_is_trained(guard, texts, sup
     one = (support[0][:1], support[1][:1])
     for options, said in (
         ({"strategy": "few-shot"}, "support= is missing"),
-        ({"strategy": "maskcl", "shortcuts": ["honestly"]}, "shortcuts= is for strategies that know"),
-        ({"strategy": "maskcl", "keep": ["good"]}, "keep= is for strategies that know"),
+        ({"strategy": "maskcl", "shortcuts": ["honestly"]}, "shortcuts= is for strategies that take words"),
+        ({"strategy": "maskcl", "keep": ["good"]}, "keep= is for strategies that take words"),
         ({"strategy": "mask", "not_alone": ["never"]}, "not_alone= needs training, and strategy='mask' masks a word"),
-        ({"strategy": "maskcl", "not_alone": ["never"]}, "not_alone= is for strategies that know"),
+        ({"strategy": "maskcl", "not_alone": ["never"]}, "not_alone= is for strategies that take words"),
         ({"strategy": "mask", "config": {"adapter": {"rank": 2}}}, "strategy=.mask. trains nothing"),
         ({"strategy": "distill", "config": GuardrailConfig()}, "the configuration is one of 'maskcl'"),
         ({"strategy": "mask", "strength": "most"}, "strength must be a number in .0, 1. or 'auto', but is 'most'"),
@@ -148,7 +148,7 @@ def test_contradictions_are_refused_before_anything_is_trained(guard, texts, sup
     with pytest.raises(DataError, match="2"):
         guard.repair(texts, one, strategy="maskcl")
     assert not guard.is_fitted
-    with pytest.warns(GuardrailWarning, match="cannot tell strengths apart"):
+    with pytest.warns(GuardrailWarning, match="strengths cannot be compared"):
         guard.repair(texts, one, strategy="mask", shortcuts=["honestly"])
 
 

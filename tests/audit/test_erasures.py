@@ -127,7 +127,7 @@ def test_many_words_on_weak_evidence_are_not_neutralised_unasked():
     assert len(found.doubted) > MOST_DOUBTED
     assert "honestly" not in found.doubted
     for strategy in ("auto", "mask"):
-        with pytest.raises(NothingToRepairError, match=r"taking out just any word.*Name those.*--erasure") as stopped:
+        with pytest.raises(NothingToRepairError, match=r"erasing any word.*Name the shortcuts.*--erasure") as stopped:
             guard.repair(texts, report=masked, strategy=strategy)
         assert f"The audit found {len(found.doubted)} words, such as " in str(stopped.value)
     with pytest.raises(NothingToRepairError):

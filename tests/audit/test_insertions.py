@@ -85,7 +85,7 @@ def test_what_cannot_be_added_is_said(texts, why):
     found, sums = tried(answer, texts, "honestly")
     assert (found, sums.n_tried) == ({}, 0), why
     said = insertions_said(audit(candidate("honestly"), insertions=sums).to_dict())
-    assert said == ["No candidate could be added to texts: too few texts lack it and are given another class."]
+    assert said == ["No candidate could be added to texts: too few texts without it are predicted as another class."]
 
 
 def test_costs_stay_in_proportion():
@@ -145,9 +145,12 @@ def test_where_the_two_differ_is_said():
     rare = replace(rare, interval=replace(rare.interval, flip_rate=(0.01, 0.1)))
     document = audit(rare, alike, frequent, candidate("x"), insertions=Insertions(9, 3, 700)).to_dict()
     first, more, less = insertions_said(document)
-    assert first.startswith("3 candidates were added to texts (700 predictions). More than random words do (*): ")
+    assert first.startswith(
+        "3 candidates tried by adding them to texts without them (700 predictions). These change more predictions "
+        "than random words do (*): "
+    )
     assert "“write a” (removing it changes 4% of predictions, adding it 31% to 'positive')" in first
-    assert more.startswith("Added more than removed: “write a”. Other words")
+    assert more.startswith("Adding changes more than removing: “write a”. Other words in")
     assert "“the”" in less
     assert "lol" not in more + less
     assert [added_rate(c) for c in document["candidates"]] == ["0.311*", "0.222*", "0.222*", "-"]

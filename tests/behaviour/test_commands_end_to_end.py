@@ -134,5 +134,6 @@ def test_the_commands_and_the_library_agree(ok, model_folder, write_csv, tmp_pat
     found = [json.loads(json.dumps(guard.audit(list(SHORTCUT_TEXTS), top_k=k).to_dict())) for k in (3, 2)]
     document = json.loads(written)
     assert document.pop("fit_would_take") == []
+    assert document.pop("about")["data"] == str(data)
     assert all(one.pop("seconds") >= 0 for one in (document, *found))
     assert found[0] == document != found[1]

@@ -89,7 +89,7 @@ def test_the_files_hold_what_was_found(result, folder):
     assert metrics["repairs"]["paper"]["calibration"]["n"] == 20
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert all(f'<th scope="col">{name}' in page for name in SYSTEMS)
-    assert f"accuracy is {result.in_distribution['base'].accuracy:.3f} (base)" in page
+    assert f"accuracy is {result.in_distribution['original'].accuracy:.3f} (original)" in page
     deployment = read_data(folder / "deployment.csv")
     support = read_data(folder / "support.csv", require_labels=True)
     assert (tuple(deployment.texts), deployment.labels) == (result.corpus.deployment.texts, None)

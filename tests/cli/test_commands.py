@@ -350,7 +350,7 @@ def test_sensitivity_is_a_choice(ok, model_folder, data, tmp_path):
         out, _ = ok("evaluate", model_folder, data, "--sensitivity", asked, "--json", tmp_path / asked)
         assert json.loads((tmp_path / asked).read_text())["sensitivity_n"] == n
         assert ("MSTPS" in out) == (n > 0)
-        assert ("3 of them, drawn at random" in out) == (n == 3)
+        assert ("3 of them, sampled at random" in out) == (n == 3)
     drawn = [ok("evaluate", model_folder, data, "--sensitivity", 1, "--seed", n, "--json", "-")[0] for n in range(5)]
     assert len({json.loads(one)["mstps"] for one in drawn}) > 1
     _, err = ok("compare", tmp_path / "all", tmp_path / "none", "--max-increase", "mstps=0.1")

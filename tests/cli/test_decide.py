@@ -254,7 +254,7 @@ def test_somebody_answered(run, audited, asked, tmp_path):
 def test_what_does_not_belong_together_is_refused(run, audited, data, write_csv, tmp_path):
     options = ("--out", tmp_path / "questions.csv", "--text-column", "text")
     other = write_csv("other.csv", *((text,) for text in TEXTS[:5]), header=("text",))
-    card = "--word-groups zzz: no card of the audit has this word or id. Give all, undecided, words or ids, such"
+    card = "--word-groups zzz: no word group of the audit has this word or id. Give all, undecided, words or ids, such"
     for folder, texts, more, sentence in [
         (audited, other, (), "The audit is of other texts, or of these in another order."),
         (audited, data, ("--word-groups", "zzz"), card),
@@ -277,7 +277,7 @@ def test_a_file_without_an_answer_is_refused_and_of_a_half_filled_one_the_answer
     assert not (tmp_path / "d.json").exists()
     other = answer(Path(shutil.copy(asked, tmp_path / "other.csv")))
     names = ("--reviewer", "anna", "--reviewer", "ben")
-    assert "holds no answer" in run("decide", audited, other, asked, *names, "--out", tmp_path / "d.json", status=2)[1]
+    assert "has no answer" in run("decide", audited, other, asked, *names, "--out", tmp_path / "d.json", status=2)[1]
     # Three answers to 24 questions.
     texts = [text for text in TEXTS if text.startswith("honestly")][:3]
     rows = read_rows(other)
@@ -329,7 +329,7 @@ def test_a_program_that_knows_only_the_page_is_obeyed(run, audited, asked, fitte
     assert [verdicts[word] for word in ("honestly", "bad", "awful")] == ["named", "kept", "kept"]
 
 
-@pytest.mark.filterwarnings("ignore:The guard was fitted on")
+@pytest.mark.filterwarnings("ignore:The repair was fitted on")
 def test_judged_texts_certify_nothing(run, audited, asked, bag, tmp_path):
     run("decide", audited, answer(asked), "--reviewer", "anna", "--out", tmp_path / "d.json")
     guard = ShortcutGuardrail(*bag)

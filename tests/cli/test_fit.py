@@ -130,7 +130,7 @@ def test_a_targeted_guard_is_fitted_dialled_and_written(ok, model_folder, data, 
     options = ("--strategy", strategy, "--shortcut", "honestly", *training, "--out", tmp_path / "out")
     out, err = ok("fit", model_folder, data, *options)
     assert "warning" not in err
-    assert f"To load it elsewhere, take the folder of its base model along, '{model_folder}'" in out
+    assert f"It loads only together with the original model, '{model_folder}'" in out
     assert (f"`shortcut-guardrail export {tmp_path / 'out'}`" in out) == (strategy == "distill")
     assert "least divergence on" in out
     assert ("trained    nothing" in out) == (strategy == "mask")
@@ -172,7 +172,7 @@ def test_a_guard_learns_from_a_few_labels(ok, refused, model_folder, data, write
 def test_however_few_labels_have_a_say_in_what_is_neutralised(refused, ok, model_folder, data, write_csv, tmp_path):
     few = ("--support", write_csv("few.csv", ("honestly fine", "mixed")), "--out", tmp_path / "out")
     _, err = ok("fit", model_folder, data, "--strategy", "mask", "--shortcut", "honestly", *few)
-    assert "cannot tell strengths apart: the strength is the one chosen without labels" in " ".join(err.split())
+    assert "strengths cannot be compared: the strength is the one chosen without labels" in " ".join(err.split())
     record = record_of(tmp_path / "out")
     assert (record["strength_source"], record["calibration"]) == ("agreement", None)
     assert len(record["shortcut_rows"]) == 1
@@ -202,7 +202,7 @@ def test_options_that_cannot_be_meant(refused, data, tmp_path, monkeypatch):
         ),
         (("--strategy", "few-shot", "--dry-run"), f"{no_words}'few-shot' {mask}."),
         ((*MASKCL, "--dry-run"), f"{no_words}'maskcl' {mask}, or --per-input."),
-        (("--dry-run", *out), "--out is for a guard, and --dry-run makes none. Leave one of them out."),
+        (("--dry-run", *out), "--out is for a repaired model, and --dry-run makes none. Leave one of them out."),
         ((), "--out is missing: name the folder to write, or give --dry-run to write none."),
         (("--strength", "much", *out), "strength must be a number in [0, 1] or 'auto', but is 'much'."),
         (
@@ -259,8 +259,8 @@ def test_a_result_is_printed_as_json_alone(cli, ok, model_folder, data, tmp_path
 def test_nothing_to_repair_has_a_status_of_its_own(cli, model_folder, write_csv, tmp_path):
     few = write_csv("few.csv", ("good soup",), ("bad tea",), header=("text",))
     status, out, err = cli("fit", model_folder, few, "--out", tmp_path / "out")
-    assert (status, out) == (3, f"The texts are audited: {tmp_path / 'out-audit'}\n"), "to look at"
-    assert "Nothing speaks for a repair" in " ".join(err.split())
+    assert (status, out) == (3, f"Audit written: {tmp_path / 'out-audit'}\n"), "to look at"
+    assert "There is nothing to repair" in " ".join(err.split())
     assert not (tmp_path / "out").exists()
 
 
@@ -271,7 +271,7 @@ def test_many_words_on_weak_evidence_stop_it_and_a_fair_erasure_does_not(cli, wr
     asked = ("--strategy", "mask", "--set", "shortcuts.top_k=4", "--out")
     status, _, err = cli("fit", "model", texts, *asked, tmp_path / "out", "--set", "shortcuts.erasure=mask")
     assert status == 3
-    assert "But taking out just any word changes many predictions" in " ".join(err.split())
+    assert "But erasing any word changes many predictions" in " ".join(err.split())
     assert not (tmp_path / "out").exists()
     audit = ("audit", "model", texts, "--top-k", "4", "--out", tmp_path / "audit")
     said = " ".join(cli(*audit)[1].split())
@@ -334,13 +334,13 @@ def test_the_filled_in_sample_certifies_a_finished_guard(cli, ok, guarded, unlab
 def test_a_strength_that_is_not_certified_makes_way_and_it_is_said(ok, guarded, unlabelled, tmp_path):
     report, options = tmp_path / "page.html", ("--margin", 0.001)
     out, _ = ok("certify", guarded, unlabelled, *options, "--html", report)
-    said = "Strength 1 is not certified; 0 would take its place in the folder that --out names."
+    said = "Strength 1 is not certified; 0 would replace it in the folder that --out names."
     assert said in out
     page = html.unescape(report.read_text(encoding="utf-8"))
     assert said in page
     assert '<tr class="chosen"><th scope="row">1 (in use)' in page
     out, _ = ok("certify", guarded, unlabelled, *options, "--out", tmp_path / "certified")
-    assert "Strength 1 is not certified; 0 takes its place in" in out
+    assert "Strength 1 is not certified; 0 replaces it in" in out
     assert [record_of(folder)["debias_strength"] for folder in (guarded, tmp_path / "certified")] == [1, 0]
 
 

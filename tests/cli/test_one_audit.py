@@ -66,7 +66,7 @@ def test_nothing_is_measured_twice_on_the_way_to_a_guard(run, data, passes, audi
     run("decide", audit, answer(flips), "--reviewer", "anna", "--out", out)
     shown, _ = run("fit", "model", data, "--decisions", out, "--dry-run")
     assert passes() == 0
-    assert f"The audit in '{audit}' serves." in shown
+    assert f"Using the audit in '{audit}'." in shown
     run("fit", "model", data, "--dry-run")
     assert passes() > len(TEXTS), "without it the texts are audited"
 
@@ -195,7 +195,7 @@ def test_decisions_of_another_audit_are_refused_or_audited_for(run, data, audit,
     # The texts were audited again since, with another setting.
     run("audit", "model", data, "--out", audit, "--fdr", 0.2, "--overwrite")
     _, err = run("fit", "model", data, "--decisions", out, "--audit", audit, "--dry-run", status=2)
-    said = f"'{out}' is about another audit than '{audit}', such as an earlier one. Give the audit that was decided"
+    said = f"'{out}' is about another audit than '{audit}', perhaps an earlier one. Give the audit that the decisions"
     assert said in err
     shown, _ = run("fit", "model", data, "--decisions", out, "--dry-run")
     assert "serves" not in shown
@@ -235,7 +235,7 @@ def test_certify_takes_the_answers_that_to_label_kept(bag, passes, tmp_path):
 def test_fit_makes_an_audit_and_says_where_it_lies(run, data, tmp_path, passes):
     out, audit = tmp_path / "guarded", tmp_path / "guarded-audit"
     shown, _ = run("fit", "model", data, "--strategy", "mask", "--out", out)
-    assert f"The texts are audited: {audit}" in shown
+    assert f"Audit written: {audit}" in shown
     assert [card["words"] for card in document_of(audit)["cards"]]
     passes()
     run("fit", "model", data, "--audit", audit, "--dry-run")
@@ -243,7 +243,7 @@ def test_fit_makes_an_audit_and_says_where_it_lies(run, data, tmp_path, passes):
     # It serves the next one; one of other texts is not replaced without being asked.
     options = ("--strategy", "mask", "--out", out)
     shown, _ = run("fit", "model", data, *options, "--keep", "bad", "--overwrite")
-    assert f"The audit in '{audit}' serves." in shown
+    assert f"Using the audit in '{audit}'." in shown
     shutil.rmtree(out)
     other = (*options, "--set", "shortcuts.fdr=0.2")
     assert f"'{audit}' already exists." in run("fit", "model", data, *other, status=2)[1]

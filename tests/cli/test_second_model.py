@@ -144,7 +144,7 @@ def test_what_cannot_be_asked_is_said(run, asked, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out = ("--out", "d.json")
     for options, sentence in [
-        ((*SOUND, "--no-text-hashes", *out), "--no-text-hashes cannot be had with a second model"),
+        ((*SOUND, "--no-text-hashes", *out), "--no-text-hashes and a second model exclude each other"),
         (SOUND, "--out is missing"),
         ((*SOUND, "--dry-run", *out), "--out is for decisions, and --dry-run makes none."),
         (("--reviewer", "anna", "--dry-run"), "Name one with --with SPEC."),
@@ -250,7 +250,7 @@ def test_a_guard_and_its_base_are_no_judges_of_it(bag):
     guard.repair(TEXTS, strategy="mask", shortcuts=["honestly"], strength=1.0)
     questions = guard.questions(guard.audit(TEXTS, unit="word"), cards="all")
     for same in (guard, TextClassifier(*bag)):
-        with pytest.raises(ConfigError, match="is the model that was audited, or its base"):
+        with pytest.raises(ConfigError, match="is the audited model or its original"):
             questions.answered_by(same)
 
 

@@ -113,6 +113,6 @@ def test_a_damaged_file_of_answers_is_told_and_nothing_is_lost(tmp_path):
     file = tmp_path / "answers.jsonl"
     for line in ("{", '{"by": "anna", "at": "1", "answer": "maybe", "question": "q1"}', "null"):
         file.write_text(content := file.read_text().splitlines()[0] + f"\n{line}\n")
-        with pytest.raises(DataError, match=r"line 2: this is no answer .*Mend or remove the line"):
+        with pytest.raises(DataError, match=r"line 2: this is no answer .*Repair or remove the line"):
             Answers.from_folder(tmp_path)
         assert file.read_text() == content

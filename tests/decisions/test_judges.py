@@ -116,7 +116,10 @@ def test_what_is_at_stake_is_a_share_of_the_audited_texts():
 
 
 def test_a_machine_never_says_legitimate():
-    for fixed, why in ((0.6, "is not clearly more than the 0.5"), (0.05, "A machine cannot call that legitimate")):
+    for fixed, why in (
+        (0.6, "is not clearly more than the 0.5"),
+        (0.05, "That does not show that the words are legitimate"),
+    ):
         found, _ = judged(noisy(0.8, fixed))
         assert (found.outcome, why in found.reason) == ("open", True)
 
@@ -269,7 +272,7 @@ def test_a_judge_that_drops_more_than_a_third_of_the_flips_leaves_the_card_open(
         dropped = {f"{side} {i}" for i in range(missing)}
         found, _ = judged(lambda text, dropped=dropped: np.nan if text in dropped else full(text))
         assert (found.fixed, found.unanswered) == (60 - missing, missing)
-        assert ("No qualified second model gave a prediction for 21 of its 60 flips." in found.reason) == (
+        assert ("No qualified second model gave a prediction for 21 of its 60 texts." in found.reason) == (
             missing == 21
         )
 
@@ -337,7 +340,7 @@ def test_a_third_class_is_elsewhere_and_of_classes_in_an_order_speaks_for_the_ne
     opinion = found.cards[0].second_model
     assert found.judges[0].qualifications[0].pair == questions.audited.labels[:2]
     assert opinion.fixed == fixed
-    assert ("To 30 of its 60 flips the judges answer another class" in opinion.reason) == elsewhere
+    assert ("To 30 of its 60 texts the second models predict another class" in opinion.reason) == elsewhere
 
 
 def test_of_classes_in_an_order_one_as_near_to_both_speaks_for_neither():
@@ -423,7 +426,7 @@ def test_neither_the_deployed_model_nor_its_base_nor_one_of_other_labels_is_a_ju
     with pytest.raises(ConfigError, match=r"gives an array of shape \(520, 3\), but \(520, 2\) is needed"):
         QUESTIONS.answered_by(wide)
     for same in ("deployed", "base"):
-        with pytest.raises(ConfigError, match="is the model that was audited, or its base"):
+        with pytest.raises(ConfigError, match="is the audited model or its original"):
             QUESTIONS.answered_by([Judging(), Judging(print=same, name="second")])
     with pytest.raises(ConfigError, match="are the same"):
         QUESTIONS.answered_by([Judging()] * 2)

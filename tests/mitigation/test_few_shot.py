@@ -135,9 +135,9 @@ def test_labels_that_taught_choose_and_certify_nothing_then_and_after_loading(gu
     assert "made from labelled texts with the strategy `few-shot`" in card
     assert f"| Labelled texts | {len(texts)} given" in card
     # The curve stays that of adapters that had not seen the rows, whatever strength is set.
-    assert "Every row was answered by an adapter that had not been trained on it." in card
+    assert "Every text was predicted by an adapter that had not been trained on it" in card
     for one in (guard, again):
-        with pytest.raises(DataError, match=r"^8 of the 8 labelled texts trained the adapter, which answers them bet"):
+        with pytest.raises(DataError, match=r"^8 of the 8 labelled texts trained the adapter, which predicts them bet"):
             one.calibrate(*support)
         with pytest.raises(DataError, match="trained the adapter, so they cannot certify the result"):
             one.certify(*support, unlabelled=["the soup"], config=CertifyConfig())
@@ -162,7 +162,7 @@ def test_what_it_cannot_be_asked_is_refused(guard, support):
         with pytest.raises(kind, match=message):
             guard.fit(texts, config="few-shot", support=given)
     guard.fit(texts, config=CONFIG, support=support)
-    with pytest.raises(ConfigError, match="learned from labels has its strength from them too"):
+    with pytest.raises(ConfigError, match="learned from labels takes its strength from them too"):
         guard.calibrate_without_labels(texts)
     with pytest.raises(ConfigError, match="per_input is for strategies that look for shortcuts"):
         replace(CONFIG, per_input=True)

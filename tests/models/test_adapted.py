@@ -117,7 +117,7 @@ def test_a_base_with_an_adapter_goes_the_whole_way(made, tmp_path, ok):
     assert record["merged"]["base"].endswith("base")
     assert record["merged"]["base_fingerprint"] == plain != record["fingerprint"]
     out, _ = ok("evaluate", tmp_path / "guard", data, "--sensitivity", "none")
-    assert "guarded" in out
+    assert "repaired" in out
     guard = ShortcutGuardrail.from_pretrained(tmp_path / "guard")
     # As the page says: with PEFT alone, on the base with its own adapter merged.
     merged = PeftModel.from_pretrained(
@@ -129,7 +129,7 @@ def test_a_base_with_an_adapter_goes_the_whole_way(made, tmp_path, ok):
     assert "its own adapter merged" in (tmp_path / "guard/README.md").read_text()
     # A guard is no base, whoever is given it as one.
     for door in (lambda given: load_model(given), lambda given: open_classifiers([given], ["a", "b", "c"])):
-        with pytest.raises(ModelError, match="is a guard of this library, and no base model"):
+        with pytest.raises(ModelError, match="was written by fit, and is no original model"):
             door(str(tmp_path / "guard"))
 
 

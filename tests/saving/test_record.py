@@ -107,13 +107,13 @@ def test_a_damaged_record_says_what_is_wrong(tmp_path, changes, reason):
         read_record(written(tmp_path, **changes))
     assert "guardrail.json" in str(error.value)
     assert reason in str(error.value)
-    assert str(error.value).endswith("it and save the guard again.")
+    assert str(error.value).endswith("un fit again.")
 
 
 def test_half_a_record_is_damaged(tmp_path):
     for content in (json.dumps(RECORD.to_dict())[:100], "[1]"):
         (tmp_path / "guardrail.json").write_text(content)
-        with pytest.raises(ModelError, match=r"guardrail.json.* [Ff]it and save the guard again"):
+        with pytest.raises(ModelError, match=r"guardrail.json.* [Rr]un fit again"):
             read_record(tmp_path)
 
 
@@ -123,7 +123,7 @@ def test_the_model_card_states_what_a_reader_needs():
         "owner/model",
         "f" * 64,
         "`bad`, `good`",
-        "9 given, 8 trained on",
+        "9 given, 8 used for training",
         "0.3 (calibrated)",
         "| 0.3 | 0.750",
     ):
@@ -151,14 +151,14 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
     card = model_card(mask)
     for part in (
         "| Shortcut words | `to be / honest'` |",
-        "| Texts without them | keep the base model's answer |",
+        "| Texts without them | keep the original model's prediction |",
         f"## Certificate\n\n{certificate.sentence}\n\nMethod: tests.\n\n{certificate.assumptions}\n\n| strength",
         "| strength | changed predictions in 90 unlabelled texts | in 0 labelled texts |",
         "| 0.5 | 3 | 2 | 1 | 0 | 0.100 | - |  |",
         "## Strength chosen without labels on 9 texts: 0.5",
         "| 0.5 | 0.12500 | 0.750 |",
         "was not measured",
-        "PEFT and Transformers alone cannot serve this guard",
+        "PEFT and Transformers alone cannot serve this repair",
     ):
         assert part in card
     labelled = replace(mask, certificate=replace(certificate, n_labels=40), unlabelled_calibration=None)

@@ -80,7 +80,7 @@ def test_it_is_served_without_library_guard_or_base(saved_guards, tmp_path, form
         assert set(made.sizes) == {"model.onnx", "model_int8.onnx"}
         assert 1e-4 < made.int8.largest_difference < 0.5
         assert made.int8.same_labels > 0.8
-        assert "`model_int8.onnx` | the guard's label on" in (tmp_path / "served" / "README.md").read_text()
+        assert "`model_int8.onnx` | the same label on" in (tmp_path / "served" / "README.md").read_text()
     assert made.to_dict() == json.loads((tmp_path / "served" / "export.json").read_text()) | {
         "label_names": ("bad", "good", "so so")
     }

@@ -130,9 +130,9 @@ def test_a_guard_of_the_hub_is_no_base_and_a_base_is_no_guard(went):
     assert (found["fit"], found["no guard"]) == (2, 2)
     said = " ".join(found["said"].split())
     assert (
-        "'me/distill-named-support' is a guard that fit wrote, and is not adapted again. Give its base model." in said
+        "'me/distill-named-support' was written by fit, and cannot be repaired again. Give the original model." in said
     )
-    assert "'me/base' is no folder that fit wrote, and no guard of this name answers on the Hub." in said
+    assert "'me/base' is no folder that fit wrote, and the Hub has no repaired model of this name." in said
     assert not {"twice", "none", "me"} & {*found["left"]}, "nothing was written, beside the guard's id either"
 
 

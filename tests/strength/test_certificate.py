@@ -121,7 +121,7 @@ def test_the_sentence_says_what_was_shown_and_on_what():
     several = certificate([0, 60, 300, 400], [0, 1, 25, 30], [0, 1, 2, 2], looks=3)
     assert "labelled texts (one of 3 planned certificates, which share the error). With" in several.sentence
     values = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert "a random sample of the texts that the guard meets" in values["assumptions"]
+    assert "an independent random sample of the texts that the model will see" in values["assumptions"]
     assert "The labelled texts are one too" in values["assumptions"]
     fitted = replace(found, n_fitted=7)
     assert fitted.sentence.endswith(" But the repair was fitted on 7 of these texts, so nothing is shown for others.")
@@ -175,15 +175,15 @@ def test_without_a_certificate_the_sentence_says_how_many_labels_would_do():
     found = certificate([400] * 4, [0] * 4, [0] * 4)
     assert found.sentence == (
         "No strength above 0 could be certified: it was not shown with 95% confidence that the accuracy lost against "
-        "the original model is at most 2%. For strength 1 it would take about {found.points[-1].labels_needed} "
-        "labelled texts "
-        "whose prediction at strength 1 differs, if all of those are fixed. Use a new sample: adding to this one "
+        f"the original model is at most 2%. For strength 1 it would take about {found.points[-1].labels_needed} "
+        "labelled texts whose prediction at strength 1 differs, if all of those are fixed. Use a new sample: adding "
+        "to this one "
         "until it passes is not valid, unless you planned that many looks."
     )
     # Of 200 labelled texts 9 get another answer, so for each that does 200 / 9 have to be labelled.
     seen = certificate([400] * 4, [6] * 4, [3] * 4)
     rows = math.ceil(seen.points[-1].labels_needed * 200 / 9)
-    assert f"about {rows} labelled texts sampled like the 200 seen so far. Draw" in seen.sentence
+    assert f"about {rows} labelled texts sampled like the 200 seen so far. Use" in seen.sentence
 
 
 def test_few_texts_without_another_answer_call_for_more_texts_not_for_labels_that_cannot_be_had():
@@ -223,7 +223,9 @@ def test_answers_are_counted_where_they_differ_and_nothing_is_certified_without_
     found = from_answers((0.5, 1.0), [0, 0, 1, 1], [[0, 0, 1, 0], [1, 2, 1, 0]])
     counted = [(p.differing, p.labelled, p.gained, p.lost) for p in found.points]
     assert counted == [(1, 1, 0, 1), (3, 3, 1, 1)]  # a wrong answer for another wrong one is neither gained nor lost
-    with pytest.raises(ConfigError, match=r"^A certificate is for strengths above 0, but the guard's grid has none\."):
+    with pytest.raises(
+        ConfigError, match=r"^A certificate is for strengths above 0, but the grid of this repair has none\."
+    ):
         from_answers((), [0], [])
     with pytest.raises(DataError, match=r"^A certificate needs unlabelled texts from the deployment"):
         from_answers((1.0,), [], [])

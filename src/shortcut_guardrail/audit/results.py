@@ -226,8 +226,7 @@ class AuditReport(Shown):
         first: dict[str, Any] = {}
         for candidate, bar in zip(shown, bars, strict=True):
             first.setdefault(cut(visible_name(candidate.pushes_towards or "no class"), 30), bar)
-        names = [f"pushes towards {name}" for name in first]
-        legend = ax.legend(first.values(), names, **LEGEND_ABOVE)
+        legend = ax.legend(first.values(), first, title="pushes towards", **LEGEND_ABOVE)
         for text in [*ax.get_yticklabels(), *legend.get_texts()]:
             text.set_parse_math(False)  # a word with dollar signs is no formula
         return ax
