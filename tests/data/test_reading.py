@@ -226,7 +226,8 @@ REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
     ),
     "JSON labels": (
         *("a.jsonl", '{"text": "a", "label": [1, 0]}\n{"text": "b"}\n{"text": "c", "label": NaN}', LABELLED),
-        ", line 1: the label in column 'label' is a list, not a string or a number.\n"
+        ", line 1: the label in column 'label' is a list, not a string or a number; of several labels for a text, name "
+        "the one that is meant with label=.\n"
         f"a.jsonl, lines 2 and 3: the label in column 'label' is missing. {FILL_ALL}",
     ),
     "no candidate": (

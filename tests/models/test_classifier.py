@@ -145,7 +145,7 @@ SEVERAL = {"problem_type": "multi_label_classification"}
         (SEVERAL, {"label": "Mixed"}, ConfigError, "label= is 'Mixed', but .* negative, mixed, .* mean 'mixed'"),
         ({}, {"label": "mixed"}, ConfigError, "gives each exactly one of negative, mixed, positive"),
         (SEVERAL, {"label": "mixed", "thresholds": "mixed=1"}, ConfigError, "above 0 and below 1, .* says 'mixed=1'"),
-        (SEVERAL, {"label": "mixed", "thresholds": "0.5"}, ConfigError, "above 0 and below 1, .* says '=0.5'"),
+        (SEVERAL, {"label": "mixed", "thresholds": "0.5"}, ConfigError, "above 0 and below 1, .* says '0.5'"),
         (
             SEVERAL,
             {"label": "mixed", "thresholds": {"rude": 0.3}},

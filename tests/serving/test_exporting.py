@@ -181,7 +181,7 @@ def test_a_model_that_cannot_be_quantised_is_a_sentence(guard, tmp_path, monkeyp
 
 def test_what_no_ordinary_model_does_is_refused(saved_guards, tmp_path, monkeypatch, guard):
     masking = ShortcutGuardrail.from_pretrained(saved_guards / "mask-kept-certified")
-    with pytest.raises(ConfigError, match=r"This guard masks words of a text, which no ordinary model does.*distill"):
+    with pytest.raises(ConfigError, match=r"This repair masks words of a text, which no ordinary model does.*distill"):
         masking.export(tmp_path / "served")
     only = ShortcutGuardrail(*tiny_bert())
     only.repair(TEXTS, config={**FAST, "per_input": True}, **FIT)

@@ -9,7 +9,8 @@ import operator
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
@@ -145,19 +146,20 @@ def read_data(
     (table,) = open_tables(name)
     if of_label := label_column is None and label in table.columns:
         given["label_column"] = label
-    chosen = _choose_columns(table, name, given, label, require_labels=require_labels)
+    with _labels_said(label if given["label_column"] is None else None):
+        chosen = choose_columns(table, name, given, require_labels=require_labels)
     how = {"require_labels": require_labels or label_column is not None, "some_labels": some_labels}
     data = read_table(table, name, chosen, **how, lists=label is not None and not of_label)
     return data if label is None or label_column is not None else _of_label(data, label, chosen.label)
 
 
-def _choose_columns(
-    table: Table, name: str, given: Mapping[str, str | None], label: str | None, *, require_labels: bool
-) -> Columns:
+@contextmanager
+def _labels_said(label: str | None) -> Iterator[None]:
+    """Within it, an error about columns also says how a file holds the labels of a model with several."""
     try:
-        return choose_columns(table, name, given, require_labels=require_labels)
+        yield
     except DataError as error:
-        if label is None or given["label_column"] is not None:
+        if label is None:
             raise
         raise DataError(f"{error}\nLabels are a column '{label}' with 0 and 1, or one column of lists.") from error
 
