@@ -79,13 +79,13 @@ def test_an_audit_says_where_a_card_takes_more_than_fit_alone(printed):
 def test_what_is_undecided_is_no_all_clear(printed):
     lines, text = printed(audit(candidate("honestly", flip_rate=0.72, **UNDECIDED), candidate("soup")))
     assert row_of(lines, "0.720")[:2] == ["?", "honestly"]
-    assert "1 undecided (?): too little data for the test, labels (--label-column) or more texts can" in text
+    assert "1 undecided (?): unsettled by the test so far, labels (--label-column) or more texts can" in text
     assert "(!)" not in text
     assert f"? honestly: {TOO_FEW}." in text
     # The partner: where there are labels, they are what to look at.
     told = candidate("honestly", labelled=made.labelled(), **UNDECIDED)
     _, text = printed(audit(told, candidate("soup", flagged=True)))
-    assert "1 flagged (!), 1 undecided (?): too little data for the test, see what the labels say below." in text
+    assert "1 flagged (!), 1 undecided (?): unsettled by the test so far, see what the labels say below." in text
     assert "By the labels, masking it fixes 9 predictions and breaks 1 (McNemar's p: 0.020)." in text
     # Only the first doubts are explained.
     _, text = printed(audit(*(candidate(f"word{i}", **UNDECIDED) for i in range(9))))

@@ -178,7 +178,7 @@ def _audit_outcome(document: Mapping[str, Any]) -> str:
     has_labels = any(candidate["labelled"] for candidate in document["candidates"])
     advice = "see what the labels say below" if has_labels else "labels (--label-column) or more texts can settle this"
     signs = "? or +" if any(in_company(candidate) for candidate in document["candidates"]) else "?"
-    undecided = f"{n_undecided} undecided ({signs}): too little data for the test, {advice}."
+    undecided = f"{n_undecided} undecided ({signs}): unsettled by the test so far, {advice}."
     return f"{found}, {undecided}{company_note(document, sign=' (+)')}"
 
 
