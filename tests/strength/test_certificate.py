@@ -11,6 +11,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import binom
 
+from checkout import ROOT
 from shortcut_guardrail import ConfigError, DataError
 from shortcut_guardrail.config import CertifyConfig
 from shortcut_guardrail.strength.certificate import (
@@ -183,7 +184,7 @@ def test_without_a_certificate_the_sentence_says_how_many_labels_would_do():
     # Of 200 labelled texts 9 get another answer, so for each that does 200 / 9 have to be labelled.
     seen = certificate([400] * 4, [6] * 4, [3] * 4)
     rows = math.ceil(seen.points[-1].labels_needed * 200 / 9)
-    assert f"about {rows} labelled texts sampled like the 200 seen so far. Use" in seen.sentence
+    assert f"about {rows} labelled texts sampled like the 200 seen so far. With a margin of 18.4%, st" in seen.sentence
 
 
 def test_few_texts_without_another_answer_call_for_more_texts_not_for_labels_that_cannot_be_had():
@@ -208,7 +209,33 @@ def test_what_would_do_is_said_of_the_strength_in_use_and_of_all_before_it():
     said = replace(found, in_use=0.5).sentence
     assert f"it would take about {rows[0]} labelled texts sampled like the 200 seen so far" in said
     assert "(so many for 0.25, which is tested before it)" in said
-    assert replace(found, in_use=0.75).sentence.endswith("More texts like those seen so far would not change that.")
+    # A strength that no number of labels would do for: a weaker one, and the margin that was shown for it.
+    assert (
+        f"More texts like those seen so far would not change that. Strength 0.5 would take about {rows[0]} labelled "
+        "texts. With a margin of 17.7%, strength 0.75 would have passed. Use a new "
+    ) in replace(found, in_use=0.75).sentence
+
+
+def test_another_strength_or_margin_is_named_where_it_asks_for_less():
+    counts = ([30, 300, 300, 300], [4, 30, 30, 30], [1, 25, 25, 25])
+    found = certificate(*counts, margin=0.015)
+    weak, strong = (math.ceil(p.labels_needed * 200 / p.labelled) for p in (found.points[0], found.points[-1]))
+    assert weak <= strong / 2
+    assert f". Strength 0.25 would take about {weak} labelled texts. With a margin" in found.sentence
+    bound = math.ceil(1000 * found.points[-1].loss_bound) / 1000
+    assert f" With a margin of {100 * bound:.10g}%, strength 1 would have passed. Use a new sample" in found.sentence
+    assert certificate(*counts, margin=bound).points[-1].certified
+    assert not certificate(*counts, margin=bound - 0.002).points[-1].certified
+
+
+def test_the_page_on_certificates_shows_what_is_said():
+    shares = np.arange(1, 11) / 10
+    labelled = (100 * shares).astype(int)
+    lost = (44 * shares).astype(int)
+    counts = (240 * shares).astype(int), labelled - lost, lost
+    said = certificate(*counts, n=800, n_labels=100, strengths=shares).sentence
+    page = (ROOT / "docs" / "howto" / "certify.md").read_text(encoding="utf-8")
+    assert said in " ".join(page.split())
 
 
 def from_answers(strengths, base, guarded):

@@ -97,9 +97,9 @@ def certify(
     \b
     shortcut-guardrail certify guarded texts.csv --labelled to-label.csv --out certified
 
-    The certificate covers every strength that it lists. If none can be certified, it reports how many more labels
-    would be needed. If the strength in use is not certified, the best certified one replaces it in OUT. Every row of
-    --labelled needs a label.
+    The certificate covers every strength that it lists. If none can be certified, it says how many labels would be
+    enough, and which margin. If the strength in use is not certified, the best certified one replaces it in OUT. Every
+    row of --labelled needs a label.
     """
     from ..report import print_certificate, render_comparison
     from ..saving import GUARDRAIL_FILE

@@ -189,22 +189,35 @@ class Certificate(Shown):
         texts = _cheapest(paths, goal, lambda point: point.unlabelled_needed)
         ways = []
         if labels is not None and goal.differing:
-            count, hardest = labels
-            supposed = (
-                f"sampled like the {self.n_labels} seen so far"
-                if hardest.labelled
-                else f"whose prediction at strength {hardest.strength:g} differs, if all of those are fixed"
-            )
-            more = "" if hardest is goal else f" (so many for {hardest.strength:g}, which is tested before it)"
-            ways.append(f"about {count} labelled texts {supposed}{more}")
+            more = "" if labels[1] is goal else f" (so many for {labels[1].strength:g}, which is tested before it)"
+            ways.append(self._asked_for(*labels) + more)
         if texts is not None:
             ways.append(f"about {texts[0]} unlabelled texts and no label, if the models differ on no more of them")
-        if not ways:
-            return "More texts like those seen so far would not change that."
-        return (
-            f"For strength {goal.strength:g} it would take {', or '.join(ways)}. Use a new sample: adding to this "
-            "one until it passes is not valid, unless you planned that many looks."
-        )
+        said = f"For strength {goal.strength:g} it would take {', or '.join(ways)}." if ways else _MORE_OF_THE_SAME
+        less = self._what_asks_for_less(at, math.inf if labels is None else labels[0])
+        return " ".join((said, *less, *([_A_NEW_SAMPLE] if ways or less else [])))
+
+    def _what_asks_for_less(self, at: int, labels: float) -> list[str]:
+        """The strongest weaker strength that takes at most half of the labels, and the margin that was shown."""
+        goal, ways = self.points[at], []
+        for i in reversed(range(at)):
+            found = _cheapest((self.points[: i + 1],), self.points[i], self._rows_needed)
+            if found is not None and 0 < found[0] <= labels / 2:
+                asked = self._asked_for(*found).removesuffix(f" sampled like the {self.n_labels} seen so far")
+                ways.append(f"Strength {self.points[i].strength:g} would take {asked}.")
+                break
+        bound = min(max(point.loss_bound for point in path) for path in (self.points[: at + 1], self.points[at:]))
+        if goal.labelled and bound < 1:
+            margin = _percent(math.ceil(1000 * bound) / 1000)
+            ways.append(f"With a margin of {margin}, strength {goal.strength:g} would have passed.")
+        return ways
+
+    def _asked_for(self, count: int, hardest: CertifiedStrength) -> str:
+        """So many labelled texts, and of which kind: a strength without any so far is only known by its texts."""
+        if hardest.labelled:
+            return f"about {count} labelled texts sampled like the {self.n_labels} seen so far"
+        at = f"whose prediction at strength {hardest.strength:g} differs"
+        return f"about {count} labelled texts {at}, if all of those are fixed"
 
     def _rows_needed(self, point: CertifiedStrength) -> int | None:
         """How many texts to label, for as many of them to get another answer as the strength needs.
@@ -221,6 +234,8 @@ class Certificate(Shown):
         return {**asdict(self), "points": [asdict(point) for point in self.points], **said}
 
 
+_MORE_OF_THE_SAME = "More texts like those seen so far would not change that."
+_A_NEW_SAMPLE = "Use a new sample: adding to this one until it passes is not valid, unless you planned that many looks."
 _HARM = {
     "net": "the accuracy lost against the original model",
     "harmed": "the share of texts that only the original model predicts rightly",
