@@ -41,7 +41,7 @@ def found(*cards, words=(HONESTLY,), redact=False, **values):
             (card(".", changes=30), card("the", changes=29), card("soup", status="undecided")),
             (candidate("soup"),),
             "“soup” decides 8 of 39 predictions.",
-            "The audit has too little data to say whether this is a shortcut.",
+            "The texts do not settle whether the model depends on this word by itself: there are too few, or other",
         ),
         ((card("soup"),), (candidate("soup"),), "“soup” decides 8 of 39 predictions.", "The audit flags no word. "),
         ((), (candidate("soup"),), "Masking “soup” changes 25% of the predictions of texts that", "The audit flags no"),

@@ -20,6 +20,7 @@ from shortcut_guardrail.mitigation.changes import Change, Changes
 from shortcut_guardrail.mitigation.training import AdapterTraining
 from shortcut_guardrail.report import view
 from shortcut_guardrail.report.html import render_audit, render_comparison
+from shortcut_guardrail.report.insertions import LEGEND
 from shortcut_guardrail.report.labels import SHOWN_OF_A_LABEL, label_rows, print_labels, render_labels
 from shortcut_guardrail.report.terminal import print_audit, print_certificate, print_evaluations, print_repair, words_of
 from shortcut_guardrail.strength.calibration import Calibration
@@ -120,6 +121,16 @@ def test_as_many_words_of_a_card_as_fit():
         (["honestly", "y" * 40, "z"], "honestly +2"),
     ]:
         assert words_of(words, 25).plain == shown
+
+
+def test_every_table_with_what_adding_does_says_what_it_counts(printed):
+    report = audit(candidate("honestly"), cards=(card("honestly"),))
+    _, text = printed(report)
+    assert text.count(LEGEND) == 1
+    page = render_audit(report)
+    for section in ("cards", "candidates"):
+        (shown,) = re.findall(rf'<section id="{section}".*?</section>', page, re.DOTALL)
+        assert ("added</th>" in shown, shown.count(LEGEND.replace("'", "&#39;"))) == (True, 1)
 
 
 def test_cards_on_a_page_are_there_redacted_or_not():

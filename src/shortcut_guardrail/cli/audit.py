@@ -137,9 +137,10 @@ def audit(
     shortcut-guardrail review audit
 
     The texts need no labels. For each word the table shows how often masking it changes the prediction, and towards
-    which class it pushes. A word is flagged (!) if it overrides the rest of its texts more often than chance allows,
-    and undecided (?) if there is too little data to test that. A multi-label model is audited for each label, unless
-    --label names one.
+    which class it pushes. A word is flagged (!) if it overrides the rest of its texts more often than chance allows.
+    It is undecided (?) if the texts do not settle whether the model depends on it by itself: there are too few, or
+    other words may be the cause. Then decide yourself with `review` or `questions`, or audit more texts. A multi-label
+    model is audited for each label, unless --label names one.
     """
     from ..classifiers import is_spec
     from ..decisions import AUDIT_FILE

@@ -118,7 +118,11 @@ def _status(document: Document, card: Document | None) -> str:
         what, whose = ("it overrides", "its text") if len(flagged) == 1 else ("they override", "their texts")
         return f"The audit flags {_names(flagged)}: {what} the rest of {whose}. Only you know whether that is right."
     if card is not None and card["evidence"]["status"] == "undecided":
-        return "The audit has too little data to say whether this is a shortcut."
+        it, itself = ("this word", "itself") if len(card["words"]) == 1 else ("these words", "themselves")
+        return (
+            f"The texts do not settle whether the model depends on {it} by {itself}: there are too few, or other words "
+            "may be the cause."
+        )
     return "The audit flags no word. That is no proof that the model has no shortcut."
 
 

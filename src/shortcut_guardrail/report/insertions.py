@@ -15,6 +15,13 @@ SAID_CANDIDATES = 5
 """Candidates that sentences name."""
 
 
+LEGEND = (
+    "Added: the share of texts of other classes that get the word's class when the word is added to them (*: more than "
+    "with random words; -: not tried). For a word group: the largest share of its words."
+)
+"""What the column says, wherever a table has it."""
+
+
 def added_rate(candidate: Document) -> str:
     """How often adding it changes a prediction, with an asterisk where that is more than random words do."""
     added = candidate.get("insertion")

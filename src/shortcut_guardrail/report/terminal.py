@@ -18,7 +18,7 @@ from ..metrics import fold_groups
 from ..text import visible_name
 from .defaults import defaults_said
 from .findings import Findings, findings
-from .insertions import added_rate, added_rate_of_card, insertions_said
+from .insertions import LEGEND, added_rate, added_rate_of_card, insertions_said
 
 if TYPE_CHECKING:
     from ..evaluation import Evaluation
@@ -141,9 +141,9 @@ def _audit_summary(document: Mapping[str, Any]) -> list[str]:
         *insertions_said(document),
         *erasures_tried(document),
         *document["notes"],
-        "Flip rate: how often masking a word changes the prediction. Added: how often adding it to texts of other "
-        "classes changes their prediction to its class. Overrides: how often the model confidently predicts another "
-        "class from the rest of the text.",
+        "Flip rate: how often masking a word changes the prediction. Overrides: how often the model confidently "
+        "predicts another class from the rest of the text.",
+        LEGEND,
         *(["Word group: related words that push towards one class. All of them are masked at once."] * has_cards),
     ]
 

@@ -14,7 +14,7 @@ from ..text import visible_name
 from .charts import histogram, meter
 from .defaults import defaults_said
 from .findings import findings
-from .insertions import added_rate, added_rate_of_card, insertions_said
+from .insertions import LEGEND, added_rate, added_rate_of_card, insertions_said
 from .marked_text import marked_pieces
 from .terminal import METRIC_ROWS, company_note, erasures_tried, first_names, open_questions, spent
 
@@ -70,6 +70,7 @@ def audit_view(document: Document, *, redact: bool, decided: Mapping[str, str]) 
         # An audit of phrases is one of words, some of which are also masked together.
         "unit": "token" if unit == "token" else "word",
         "defaults": defaults_said(document),
+        "legend": LEGEND,
         "erasures": [*insertions_said(document), *erasures_tried(document), *spent(document)],
         "units": {"token": "tokens", "word": "words", "phrase": "words and phrases"}[unit],
         "unit_or_phrase": {"phrase": "word or phrase"}.get(unit, unit),
