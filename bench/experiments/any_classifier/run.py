@@ -8,7 +8,9 @@ For settings of the benchmark a classifier is audited on half of the test texts,
 - `callable`: the same, of which nothing but `predict_proba` is known, by cutting words in two rounds;
 - `onnx`: the same as a session of ONNX Runtime; `http`: the same as an endpoint on the loopback address;
 - `tfidf`, `pairs`, `characters`: TF-IDF and logistic regression, of words, of words and pairs of them, of characters;
-- `head`: the encoder of the benchmark, frozen, under a logistic regression, which is SetFit without contrastive steps.
+- `head`: the encoder of the benchmark, frozen, under a logistic regression, which is SetFit without contrastive steps;
+- `setfit`: a SetFit model, trained on `SHOTS` texts of each class. It needs the package `setfit`, and is not among the
+  ways unless it is named.
 
 Each audit says its flagged words, its answers and its seconds. The words are then neutralised by the guard that `fit`
 makes (`mask`; `distill` by gradients), and base and guard are scored on the other half. Finished cases are kept.
@@ -37,6 +39,7 @@ from shortcut_guardrail.demo import find_minilm
 
 SETTINGS = ("shifted/GoEmo-ST/reversed", "natural-shortcuts/Amazon/test", "shifted/GoEmo-ST/clean")
 WAYS = ("gradients", "callable", "onnx", "http", "tfidf", "pairs", "characters", "head")
+SHOTS, SETFIT_STEPS = 64, 200
 OF_BASE = ("gradients", "callable", "onnx", "http")
 MAX_ROWS = 686  # GoEmo-ST has so many reversed ones, of which half are deployed
 
@@ -104,7 +107,8 @@ def answering(way: str, base: ShortcutGuardrail, trained: Any, train: Any, folde
             return
         yield asked
         return
-    yield head(train) if way == "head" else linear(way, train)
+    made = {"head": head, "setfit": partial(setfit, names=base.label_names)}.get(way, partial(linear, way))
+    yield made(train)
 
 
 def linear(way: str, train: Any) -> Any:
@@ -145,6 +149,27 @@ def head(train: Any) -> Ask:
 
     def answers(texts: Sequence[str]) -> Array:
         return np.asarray(fitted.predict_proba(vectors(texts)))
+
+    return answers
+
+
+def setfit(train: Any, names: Sequence[str]) -> Ask:
+    """A SetFit model: the encoder is trained by contrast of pairs of texts, then a logistic regression on it."""
+    from setfit import SetFitModel, Trainer, TrainingArguments
+
+    from datasets import Dataset
+
+    rng = np.random.default_rng(0)
+    labels = np.asarray(train.labels)
+    rows = np.concatenate([rng.permutation(np.flatnonzero(labels == i))[:SHOTS] for i in range(len(names))])
+    data = Dataset.from_dict({"text": [train.texts[i] for i in rows], "label": labels[rows].tolist()})
+    model = SetFitModel.from_pretrained(str(find_minilm()), labels=list(names))
+    with tempfile.TemporaryDirectory() as folder:
+        how = TrainingArguments(folder, batch_size=16, max_steps=SETFIT_STEPS, report_to="none", save_strategy="no")
+        Trainer(model=model, args=how, train_dataset=data).train()
+
+    def answers(texts: Sequence[str]) -> Array:
+        return np.asarray(model.predict_proba(list(texts), as_numpy=True))
 
     return answers
 
@@ -208,7 +233,7 @@ def served(ask: Ask, labels: Sequence[str]) -> Iterator[str]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command."""
     parser = settings_parser(__doc__, settings=SETTINGS, seeds=(0, 1, 2))
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
+    parser.add_argument("--ways", nargs="+", choices=(*WAYS, "setfit"), default=WAYS)
     args = parser.parse_args(arguments)
     cases = [
         {"setting": setting, "seed": seed, "way": way}
