@@ -14,8 +14,9 @@ texts; as one with a sigmoid head it has the difference of the first two rows of
 after it. Guards are trained for a few steps, but for `distill` on MiniLM with single texts and a softmax, which goes by
 its preset, on two seeds.
 
-For MiniLM there are ratios to the base model in Transformers, on one thread: `time`, for all texts in batches of 50,
-the least of five times; `latency`, the median for a text alone; `size`, bytes of weights. The models take turns.
+For MiniLM by its preset there are ratios to the base model in Transformers, on one thread: `time`, for all texts in
+batches of 50, the least of five times; `latency`, the median for a text alone; `size`, bytes of weights. The models
+take turns.
 
 `load`: `examples/serve` serves the guard on MiniLM and, as another process, its base, which is the guard exported at
 strength 0. Four clients send one text a request. The two are asked by turns, a hundred requests each, so that a busy
@@ -111,7 +112,7 @@ def measure(
         if measured == "load":
             found = load(guard, given, Path(folder), args.requests)
         else:
-            found = parity(guard, given, Path(folder)) | (costs(base, given, Path(folder)) if real else {})
+            found = parity(guard, given, Path(folder)) | (costs(base, given, Path(folder)) if whole else {})
     return {key: rounded(value) for key, value in found.items()}
 
 
