@@ -1,7 +1,5 @@
 """Finished audits, evaluations and calibrations with made-up numbers, for tests of what is shown of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from shortcut_guardrail.audit.evidence import Agreement, Candidate, Example, ImportantToken, Intervals, LabelledEvidence

@@ -1,7 +1,5 @@
 """Where the tests' checkout lies, for those that read its pages and results."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]

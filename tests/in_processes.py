@@ -1,7 +1,5 @@
 """Fitting from the command line in this process or in several of their own."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """A classifier whose answers are one line of algebra, as a function of texts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

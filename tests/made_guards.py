@@ -1,7 +1,5 @@
 """A tiny classifier and guards of three kinds on it, as `save_pretrained` writes them."""
 
-from __future__ import annotations
-
 import itertools
 import warnings
 from pathlib import Path

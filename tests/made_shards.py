@@ -1,7 +1,5 @@
 """Shards of an audit whose effects are known."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from shortcut_guardrail.audit.measurements import Shard

@@ -1,7 +1,5 @@
 """A bag of words whose mask token may be a word of one class, and texts for it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tiny_models import meaning_bag

@@ -1,7 +1,5 @@
 """Texts with a planted word, and classifiers of them that are nothing but functions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

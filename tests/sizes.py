@@ -1,7 +1,5 @@
 """How long functions and files are, and how many arguments may be given by position: what tests hold small."""
 
-from __future__ import annotations
-
 import ast
 
 MOST_LINES, MOST_POSITIONAL, MOST_LINES_OF_A_FILE = 60, 6, 600

@@ -1,7 +1,5 @@
 """Files of rows that commands write, read and filled in."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A guard around any classifier: repaired by cutting words out in front of it, saved, loaded, certified."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """Options survive JSON, and each refuses what it cannot mean."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

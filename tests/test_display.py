@@ -1,7 +1,5 @@
 """What results show of themselves: never wider than a terminal, never longer than a look, and nothing obeyed."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

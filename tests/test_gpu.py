@@ -1,7 +1,5 @@
 """A GPU against the CPU. Run with `pytest --gpu`, which alone lets the tests see one (see `conftest.py`)."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import os

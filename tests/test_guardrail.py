@@ -1,7 +1,5 @@
 """The facade: what it leaves alone, what repeats, and what a saved folder gives back."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,7 +1,5 @@
 """The facade with strategies that are given words: fit, dials, certificates, saving and loading."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

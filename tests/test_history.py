@@ -1,7 +1,5 @@
 """Audits over weeks: what is shown of them, what raises an alarm, and sentences for what cannot be compared."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """The package as a whole: its public names, and what importing it does not do."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import pkgutil

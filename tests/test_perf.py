@@ -1,7 +1,5 @@
 """The performance benchmarks' own arithmetic, and their plain implementation as a reference for the library's."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

@@ -1,7 +1,5 @@
 """The whole workflow in one call, beside the same steps one by one."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

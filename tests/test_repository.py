@@ -1,7 +1,5 @@
 """What is tracked stays small: a clone is to take seconds. The Makefile names the files that it means."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

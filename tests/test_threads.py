@@ -1,7 +1,5 @@
 """Threads that share a guard take turns, so that none computes with another's weights."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import os

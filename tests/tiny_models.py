@@ -1,7 +1,5 @@
 """Builders of tiny models: every family people deploy, randomly initialised, and one with a planted shortcut."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A masked copy differs in one place, and texts are counted, not copies."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """Scores against algebra, the margin against cross-entropy, and what may be chosen."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Audits of what only answers: two rounds of asking, what a budget leaves, and what was not asked about."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

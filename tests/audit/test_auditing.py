@@ -1,7 +1,5 @@
 """Candidates and their evidence, on a bag of words whose probabilities are one line of algebra."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """The gate of a pipeline: what can be asked, what stops it, and sentences for what cannot be read."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """The test against the null hypothesis: on shards whose effects are known, and what it does to repeats and phrases."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import binom, hypergeom

@@ -1,7 +1,5 @@
 """What is predicted without content and without cues, on functions whose answers are one line of algebra."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

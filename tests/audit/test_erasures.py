@@ -1,7 +1,5 @@
 """What taking a word out does by itself, on bags of words whose mask token may be a word of one class."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

@@ -1,7 +1,5 @@
 """What adding words to texts does, on a function whose answers are one line of algebra."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Words that act together are one finding, by what masking does to them together, alone, and elsewhere."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import ttest_1samp

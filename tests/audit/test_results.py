@@ -1,7 +1,5 @@
 """The chart of an audit."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 

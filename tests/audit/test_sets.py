@@ -1,7 +1,5 @@
 """The test of a group of words: none of which overrides its texts beyond doubt, while all of them do."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

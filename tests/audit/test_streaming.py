@@ -1,7 +1,5 @@
 """Audits in shards: the same numbers as in one piece, resumed where they stopped, damaged parts noticed."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """An audit of an endpoint that is killed again and again goes on where it stopped, by the server's own count."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import random

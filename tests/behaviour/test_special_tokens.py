@@ -1,7 +1,5 @@
 """Special tokens that users' texts spell: text for the audit, the finder and a repair, read as the base reads it."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 

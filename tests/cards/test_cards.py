@@ -1,7 +1,5 @@
 """Cards: which words go together, what masking them together changes, and that a card is known again by its id."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import replace

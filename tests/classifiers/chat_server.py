@@ -1,7 +1,5 @@
 """A chat endpoint on the loopback address that counts what it is asked."""
 
-from __future__ import annotations
-
 import json
 import math
 import socket

@@ -1,7 +1,5 @@
 """Chat models behind an endpoint: what is read of answers, trouble, secrets, and runs that are cut short."""
 
-from __future__ import annotations
-
 import base64
 import itertools
 import json

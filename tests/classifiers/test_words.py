@@ -1,7 +1,5 @@
 """Any classifier as a reader of words: what it is asked, how often, and what is noticed of its answers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What tests of questions and answers share."""
 
-from __future__ import annotations
-
 import pytest
 
 from shortcut_guardrail import ShortcutGuardrail

@@ -1,7 +1,5 @@
 """Commands on `module:function` and on an endpoint in a TOML file, where MODEL stands."""
 
-from __future__ import annotations
-
 import json
 import sys
 

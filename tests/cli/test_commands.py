@@ -1,7 +1,5 @@
 """The commands as a stranger meets them: what they refuse, with which sentence and status, and what they write."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """From cards to a guard on the command line: `questions`, `decide`, `fit --decisions`, and what they exchange."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What the command says and shows at the end; tests/behaviour/test_demo.py has the demo itself."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 

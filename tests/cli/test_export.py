@@ -1,7 +1,5 @@
 """`export`: from a folder that `fit` wrote to one that others serve."""
 
-from __future__ import annotations
-
 import json
 
 

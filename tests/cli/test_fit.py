@@ -1,7 +1,5 @@
 """`fit` with strategies that take words, as a stranger meets it."""
 
-from __future__ import annotations
-
 import html
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Classes that a model calls LABEL_0 and LABEL_1, called otherwise wherever somebody reads them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """One audit serves the whole way: audit, flips, judge, fit; what `to-label` computed serves `certify`."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

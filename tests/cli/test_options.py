@@ -1,7 +1,5 @@
 """Options: the same name, help and default everywhere, and few enough to read."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

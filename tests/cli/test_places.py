@@ -1,7 +1,5 @@
 """No command writes over what it reads, nor over what somebody else wrote, with --overwrite or without."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

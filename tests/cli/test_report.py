@@ -1,7 +1,5 @@
 """`report` and `compare`: stored results shown again, and the gate of a pipeline."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

@@ -1,7 +1,5 @@
 """`shortcut-guardrail review`: what it needs, what it says, and where the decisions go."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

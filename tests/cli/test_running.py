@@ -1,7 +1,5 @@
 """How a command runs: what it says, and in whose words."""
 
-from __future__ import annotations
-
 import pickle
 import warnings
 

@@ -1,7 +1,5 @@
 """Second models on the command line: `decide --with`, `fit --second-model`, and what they write."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace

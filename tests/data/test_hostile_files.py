@@ -1,7 +1,5 @@
 """Files that never end, or that would fill the memory, are refused with their line in seconds."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

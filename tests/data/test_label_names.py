@@ -1,7 +1,5 @@
 """Names for classes: every way to give them, and a sentence for each way that fails."""
 
-from __future__ import annotations
-
 import pytest
 
 from shortcut_guardrail.data.label_names import class_names, warn_without_names

@@ -1,7 +1,5 @@
 """What may be written where: never in the place of what is read, and never over what somebody else wrote."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

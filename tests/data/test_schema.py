@@ -1,7 +1,5 @@
 """What a file says is held to the types it was written from, and what does not fit is said in sentences."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Annotated, Literal, NotRequired

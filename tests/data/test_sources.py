@@ -1,7 +1,5 @@
 """Files in pieces: whatever stands in them, what is read or refused is what the whole file gives."""
 
-from __future__ import annotations
-
 import tracemalloc
 import warnings
 from pathlib import Path

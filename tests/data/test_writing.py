@@ -1,7 +1,5 @@
 """Folders are replaced whole, and what others put into them stays."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

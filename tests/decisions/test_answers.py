@@ -1,7 +1,5 @@
 """Answered files as people, spreadsheets and programs send them back."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """One more call: flips given what is taken already, and questions that can still decide something."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Who comes first: people on a card, flips that they judged, earlier decisions; and what is asked one by one."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 
 from shortcut_guardrail import Answers, Questions, decide

@@ -1,7 +1,5 @@
 """Which texts are asked about: blind, mixed, in an order of the seed, each once; and texts without the cards' words."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Classifiers judge cards: qualified ones, that are centred, against a bound; and what follows with people."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Judging cards: the first crossing decides, and everything else is counted as said."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Questions: what is asked of classifiers, and their file."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 
 import pytest

@@ -1,7 +1,5 @@
 """decisions.json: written by `decide`, or by a program that has only read the page."""
 
-from __future__ import annotations
-
 import json
 import re
 

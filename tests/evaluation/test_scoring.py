@@ -1,7 +1,5 @@
 """Scores by group, sensitivity and recall, on a bag of words whose answers are known."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -11,8 +11,6 @@ be there, or the new one where that is said, or, where a folder is replaced, non
 new version and leave nothing beside it.
 """
 
-from __future__ import annotations
-
 import builtins
 import errno
 import io

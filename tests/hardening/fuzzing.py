@@ -4,8 +4,6 @@
 The tests try some.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import io

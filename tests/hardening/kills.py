@@ -13,8 +13,6 @@ permissions) and each `fsync`. What libraries in Rust do within a file is betwee
 too.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import json

@@ -1,7 +1,5 @@
 """What becomes of a bad input: a sentence, the right result, or one of the three things that must not happen."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import signal

@@ -4,8 +4,6 @@ A finding of the fuzzing becomes a row: the reader's name in `fuzzing.readers`, 
 `None` where the content is right.
 """
 
-from __future__ import annotations
-
 RECORDED: list[tuple[str, bytes, str | None]] = [
     ("CSV", b"", "is empty"),
     ("CSV", b"text\n\x00", "NUL"),

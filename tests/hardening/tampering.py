@@ -3,8 +3,6 @@
 `python -m hardening.tampering` tries all of them and prints the table; the tests try a sample.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import random

@@ -1,7 +1,5 @@
 """Which predictions a repair changes: counted over all texts, without asking the model what is known."""
 
-from __future__ import annotations
-
 import pytest
 
 from shortcut_guardrail import ShortcutGuardrail

@@ -1,7 +1,5 @@
 """Counterfactual distillation: its loss against the formula, its batches, and what it brings the model to answer."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Few-shot adaptation: the loss, the folds, the cross-validated strength, and what labels that taught may still do."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

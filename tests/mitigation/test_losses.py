@@ -1,7 +1,5 @@
 """The loss against a slow, literal evaluation of the paper's two sums."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

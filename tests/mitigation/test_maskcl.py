@@ -1,7 +1,5 @@
 """What training may change, what it must not, and that it does something."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from typing import get_args

@@ -1,7 +1,5 @@
 """How reliance is removed: each strategy is the base at strength 0, does what it says in between, and is undone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

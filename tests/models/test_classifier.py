@@ -1,7 +1,5 @@
 """Every family people deploy, tokens and batches, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Decoders with a head on the last token: shapes, padding, gradients, and a repair that PEFT alone loads."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

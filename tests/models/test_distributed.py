@@ -1,7 +1,5 @@
 """Two processes against one: the same adapter, from the command line and in the gradient's own terms."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

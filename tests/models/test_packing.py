@@ -1,7 +1,5 @@
 """Packed sequences against padded ones: same numbers for every family, and padded where a family cannot pack."""
 
-from __future__ import annotations
-
 import copy
 from contextlib import ExitStack
 

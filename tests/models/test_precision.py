@@ -1,7 +1,5 @@
 """bfloat16 products: near the result in 32 bit, and chosen only where the hardware has them."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

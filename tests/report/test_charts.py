@@ -1,7 +1,5 @@
 """The places of the marks of small charts, in the units of their view boxes."""
 
-from __future__ import annotations
-
 from shortcut_guardrail.report.charts import histogram, meter
 from shortcut_guardrail.report.view import distributions
 

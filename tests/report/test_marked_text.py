@@ -1,7 +1,5 @@
 """Texts cut into marked pieces."""
 
-from __future__ import annotations
-
 import random
 
 from hypothesis import given

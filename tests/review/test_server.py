@@ -1,7 +1,5 @@
 """What the server refuses: every rule that keeps others out has a request that is answered without it."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import socket

@@ -1,7 +1,5 @@
 """What is asked next, what follows from answers, undo, resume, several people, and a file that others change."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

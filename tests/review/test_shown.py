@@ -1,7 +1,5 @@
 """What is put before a person: which cards, which three texts, and what stands around the words."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 import pytest

@@ -1,7 +1,5 @@
 """A guarded folder gives back what was saved, on the base it was made for, or says what is wrong with it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

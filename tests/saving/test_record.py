@@ -1,7 +1,5 @@
 """A guarded folder's record is checked before it is believed, and its model card says what a reader needs."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A stand-in for the Hub's API, as far as a client needs it to write and read the repository of a model."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """What is exported predicts what the guard predicts: elsewhere, without this library, the guard or its base."""
 
-from __future__ import annotations
-
 import copy
 import json
 import shutil

@@ -1,7 +1,5 @@
 """A guard goes to the Hub and comes back as it was; a stand-in on this machine is the Hub."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

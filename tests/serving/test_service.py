@@ -3,8 +3,6 @@
 The service predicts as the guard does, and bad requests do not hurt it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

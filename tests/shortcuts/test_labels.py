@@ -1,7 +1,5 @@
 """What labelled texts say of candidates: the tests behind clearing and confirming."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What was decided about cards, over the evidence and under what a person says on the command line."""
 
-from __future__ import annotations
-
 from shortcut_guardrail.config import ShortcutConfig
 from shortcut_guardrail.decisions import Decision, Decisions
 from shortcut_guardrail.decisions.record import SecondModelResult

@@ -1,7 +1,5 @@
 """Which words reliance is removed on: what evidence decides, and what a person says."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import get_args
 

@@ -1,8 +1,6 @@
 """What a found word brings with it: what is alike in meaning, pushes towards the same class and overrides its texts
 too."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

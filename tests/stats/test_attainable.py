@@ -1,7 +1,5 @@
 """What the test could have found at most: against the exact tests it is made of, and by brute force."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.stats import binom, hypergeom
 

@@ -1,7 +1,5 @@
 """The test of pairs: against scipy's, against all pairs one by one, at its margin, and where samples do not overlap."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import binom, brunnermunzel

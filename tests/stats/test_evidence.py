@@ -1,7 +1,5 @@
 """E-values: the formula, Ville's inequality by simulation, and e-BH against a slow loop."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """AdaFilter: against its definition, evaluated literally, and against Benjamini and Hochberg's procedure."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The interval of a mean, against its formula and by coverage."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

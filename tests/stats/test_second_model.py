@@ -1,7 +1,5 @@
 """Bounds on how often a judge that errs and leans calls a flip fixed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import binom

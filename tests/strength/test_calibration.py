@@ -1,7 +1,5 @@
 """The strength: what it does to the weights, that it comes back, and how it is chosen."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

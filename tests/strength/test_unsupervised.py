@@ -1,7 +1,5 @@
 """The strength without labels: divergence from the answers without the shortcuts."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """Names as a reader sees them."""
 
-from __future__ import annotations
-
 import pytest
 
 from shortcut_guardrail.errors import printable

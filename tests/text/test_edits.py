@@ -1,7 +1,5 @@
 """Where words and phrases stand, and the texts without them or with them put in."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

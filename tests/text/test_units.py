@@ -1,7 +1,5 @@
 """Tokens to words with every kind of tokenizer, word scores, masks over spans, and neighbours that recur."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
