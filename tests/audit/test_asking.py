@@ -42,6 +42,9 @@ def test_a_planted_word_is_flagged_and_its_card_and_its_questions_are_made():
     questions = guard.questions(report, cards="all", n=4)
     assert {key.card for key in questions.keys} == {card.id for card in report.cards}
     assert guard.find_shortcuts(TEXTS, report=report).words == ("honestly",)
+    # The important words of a text are those whose effects are largest, in this order.
+    changes = [[abs(unit.change) for unit in report.important_tokens(i)] for i in range(report.n)]
+    assert changes == [sorted(of_text, reverse=True) for of_text in changes] != [of_text[::-1] for of_text in changes]
 
 
 def test_words_that_change_nothing_are_asked_about_in_ten_texts_and_stay_tested():

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -103,6 +104,13 @@ def test_a_redacted_report_holds_no_text_and_no_list_of_a_texts_words(report):
     _, told, all_numbers = parts(False)
     assert all(told)
     assert numbers == all_numbers
+
+
+def test_answers_are_counted_as_often_as_the_model_is_asked(guard, monkeypatch):
+    asked, run = [], TextClassifier._run
+    noted = lambda self, module, batch, *rest: asked.append(len(batch.indices)) or run(self, module, batch, *rest)  # noqa: E731
+    monkeypatch.setattr(TextClassifier, "_run", noted)
+    assert guard.audit(TEXTS, top_k=3).answers == sum(asked) > len(TEXTS)
 
 
 def test_progress_reaches_the_end_of_each_stage(guard):
@@ -233,6 +241,27 @@ def test_of_undecided_words_the_one_that_surely_flips_most_is_first():
     assert [(c.text, c.status) for c in report.candidates] == [("sure", "undecided"), ("less", "undecided")]
 
 
+@pytest.mark.parametrize(
+    ("present", "without", "needed", "said"),
+    [
+        (9, 0, math.nan, "every text holds it, so there are none without it to compare with"),
+        (
+            90,
+            30,
+            180,
+            "too few texts: only 30 distinct ones are without it; at least 2.0 times as many texts are needed",
+        ),
+        (90, 30, math.nan, "too few texts: only 30 distinct ones are without it"),
+        (13, 90, 35, "too few texts: it stands in 13 distinct ones; at least 35 are needed"),
+        (13, 90, math.nan, "too few texts: it stands in 13 distinct ones"),
+    ],
+)
+def test_of_what_is_too_rare_the_reason_says_how_many_texts_would_do(present, without, needed, said):
+    no, sums = [False], SimpleNamespace(present=[present], without=[without])
+    outcomes = SimpleNamespace(needed=[needed], alternative_wording=no, collective=no, too_few=[True])
+    assert auditing._reason(sums, outcomes, 0, "positive") == said
+
+
 def test_cards_are_told_what_was_found(bag, monkeypatch):
     words = []
     monkeypatch.setattr(auditing, "make_cards", lambda _, found, *__, **___: (words.extend(found), ())[1])
@@ -331,6 +360,8 @@ def test_one_text_a_thousand_times_is_no_evidence(guard):
     change = positive(3) - positive(-1)
     assert report.mstps == pytest.approx((1000 * change + 12 * others_mstps) / 1012, abs=1e-5)
     assert any("999 of 1012 texts repeat another one" in note for note in report.notes)
+    assert sum(report.sensitivity_histogram) == sum(report.predicted) == 1012
+    assert max(report.agreement.n, sum(report.agreement.histogram)) <= 13, "of which a text has one"
     # Nor is nearly the same text, but other words make another.
     texts = [f"honestly {mark} the bread{mark} was bad {i}" for i in range(8) for mark in (".", "!", ",")]
     assert (guard.audit(texts).n_distinct, guard.audit([*texts, "honestly the tea was bad"]).n_distinct) == (1, 2)

@@ -154,10 +154,12 @@ def test_a_condition_holds_where_its_interval_shows_it():
 
 
 def test_a_change_is_shown_by_the_interval_of_the_difference():
-    a, b = Estimate(0.40, 0.38, 0.42), Estimate(0.45, 0.42, 0.48)
-    moved = a.change_to(b)
+    a, b = Estimate(0.40, 0.39, 0.42), Estimate(0.45, 0.42, 0.49)
+    moved, back = a.change_to(b), b.change_to(a)
     assert moved.value == pytest.approx(0.05)
-    assert moved.low == pytest.approx(0.05 - np.hypot(0.03, 0.02))
+    # The lower end of the new one meets the upper end of the old one.
+    ends = 0.05 - np.hypot(0.03, 0.02), 0.05 + np.hypot(0.04, 0.01)
+    assert (moved.low, moved.high) == pytest.approx(ends) == (-back.high, -back.low)
     assert (a.verdict(b), b.verdict(a), a.verdict(a)) == ("changed", "changed", "not shown to have changed")
     assert Estimate(0.4, 0.2, 0.6).verdict(b) == "too few texts to tell"
     assert Estimate(1, 1, 1).verdict(Estimate(2, 2, 2)) == ""
