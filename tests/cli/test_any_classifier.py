@@ -1,6 +1,7 @@
 """Commands on `module:function` and on an endpoint in a TOML file, where MODEL stands."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -76,9 +77,12 @@ def test_an_endpoint_is_asked_only_when_somebody_agrees_and_what_it_said_is_kept
     with served(by_planted) as asked:
         (here / "endpoint.toml").write_text(f'kind = "endpoint"\nmodel = "m"\nurl = "{asked.url}"\n')
         audit = ("audit", "endpoint.toml", "data.csv", *LABELS, "--kept-answers", "kept", "--unit", "word")
-        assert "Say --yes, or audit with a --budget" in run(*audit, "--confirm-above", "100", "--out", "a", status=2)
+        said = run(*audit, "--confirm-above", "100", "--out", "a", status=2)
+        assert "Say --yes, or audit with a --budget" in said
+        most = int(re.search(r"Asks for [\d,]+ to ([\d,]+) predictions", said)[1].replace(",", ""))
+        run(*audit, "--confirm-above", most - 1, "--out", "a", status=2)
         assert asked.answered == []
-        assert "1 flagged" in run(*audit, "--yes", "--out", "a")
+        assert "1 flagged" in run(*audit, "--confirm-above", most, "--out", "a")
         paid = len(asked.answered)
         assert paid > 200
         run(*audit, "--yes", "--out", "b")

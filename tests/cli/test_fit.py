@@ -2,6 +2,7 @@
 
 import html
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -352,6 +353,11 @@ def test_certifying_refuses(refused, guarded, model_folder, unlabelled, write_cs
         (("certify", guarded, unlabelled, "--labelled", empty), "label"),
     ]:
         assert sentence in refused(*arguments)
+    # What is certified is what was saved; a file of the same size from elsewhere would load.
+    altered = Path(shutil.copytree(guarded, tmp_path / "altered")) / "adapter_model.safetensors"
+    altered.write_bytes(altered.read_bytes()[:-4] + bytes(4))
+    for command in (("certify",), ("to-label", "--out", tmp_path / "x.csv")):
+        assert "has another content than the one that was" in refused(*command, altered.parent, unlabelled)
     # A text column that the file to fill in needs for something else.
     odd, out = write_csv("odd.csv", ("honestly the room was bad",), header=("label",)), tmp_path / "sample.csv"
     said = refused("to-label", guarded, odd, "--text-column", "label", "--out", out)

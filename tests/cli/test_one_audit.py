@@ -243,8 +243,9 @@ def test_fit_makes_an_audit_and_says_where_it_lies(run, data, tmp_path, passes):
     shown, _ = run("fit", "model", data, *options, "--keep", "bad", "--overwrite")
     assert f"Using the audit in '{audit}'." in shown
     shutil.rmtree(out)
-    other = (*options, "--set", "shortcuts.fdr=0.2")
-    assert f"'{audit}' already exists." in run("fit", "model", data, *other, status=2)[1]
+    for setting in ("fdr=0.2", "top_k=3", "unit=word", "erasure=cut"):
+        other = (*options, "--set", f"shortcuts.{setting}")
+        assert f"'{audit}' already exists." in run("fit", "model", data, *other, status=2)[1]
     data.write_text("text\n" + "\n".join(TEXTS[1:]).replace(", and", " and"))
     assert f"'{audit}' already exists." in run("fit", "model", data, *options, status=2)[1]
     run("fit", "model", data, *options, "--overwrite", "--no-text-hashes")
