@@ -285,6 +285,7 @@ CAUSAL, ENDPOINT = (f'kind = "{kind}"\nmodel = "x"\n' for kind in ("causal", "en
         (CAUSAL + "max_length = true", "max_length must be a whole number, 1 or more, but is true"),
         (ENDPOINT + 'url = "y"\n[request]\nday = 2026-01-01', "must be a string"),
         (ENDPOINT + 'api_key = "sk-1"', "A key does not belong in a file"),
+        (ENDPOINT + 'url = "y"\nrequest = {api_key = "sk-1"}', "A key does not belong in a file"),
         (ENDPOINT, "url is missing"),
         ('kind = "function"\nfunction = "no"', "A function is given as module:function"),
     ],
