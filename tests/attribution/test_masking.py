@@ -1,6 +1,7 @@
 """A masked copy differs in one place, and texts are counted, not copies."""
 
 import numpy as np
+import pytest
 import torch
 
 from shortcut_guardrail.attribution.occlusion import mask_variants, masking_effects
@@ -21,11 +22,15 @@ def test_each_copy_differs_in_its_own_place():
     assert mask_variants(ids, torch.tensor([[-1], [-1]]), 4).input_ids.shape == (0, 5)
 
 
-def test_of_a_span_all_is_masked(bag):
+@pytest.mark.parametrize("erasure", ["mask", "cut", "replace"])
+def test_of_a_span_all_is_taken_out_and_nothing_besides(bag, erasure):
     classifier = TextClassifier(*bag)
-    first, last = np.array([[1]]), np.array([[2]])
-    found = masking_effects(classifier, classifier.encode(["good honestly"]), first, last=last).probs[0]
-    np.testing.assert_allclose(found, [[0.5, 0.5]], atol=1e-6)  # nothing is left
+    first, last = np.array([[1, 1], [2, -1]]), np.array([[2, 1], [2, -1]])
+    encoded = classifier.encode(["good honestly soup", "soup honestly bad"])
+    margins = np.diff(np.log(masking_effects(classifier, encoded, first, last=last, erasure=erasure).probs))[..., 0]
+    if erasure != "replace":  # where a word of the text comes in its place
+        np.testing.assert_allclose(margins, [[0, 4], [-1, np.nan]], atol=1e-5)
+    assert (margins[:, 0] < 1e-5).all()
 
 
 def test_progress_counts_texts(bag):
