@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from audits import audit, candidate, card, to_review
+from shortcut_guardrail.audit.defaults import Defaults, Probe
 from shortcut_guardrail.cards.card import Flip
+from shortcut_guardrail.report.defaults import defaults_said
 from shortcut_guardrail.report.findings import findings
 
 FLAGGED = {"status": "flagged", "flagged": ("honestly",)}
@@ -79,3 +81,14 @@ def test_the_example_is_the_shortest_text_that_says_something():
     pair = Flip.of(3, "good", "bad", ("honestly, it was all right", "was it"))
     example = found(card("honestly", flips=(pair,), **FLAGGED)).example
     assert example.masked == "____, it was all right | was it"
+
+
+def test_of_halves_those_of_other_classes_are_told():
+    first, second = ("first half", 50, (30, 20), (27, 2), (45, 5)), ("second half", 50, (30, 20), (30, 18), (32, 18))
+    halves = Defaults("attack", ("halves",), (Probe(*first), Probe(*second)), (), ())
+    report = audit(HONESTLY, label_names=("attack", "harmless"), predicted=(20, 20), defaults=halves)
+    # Of the 20 that were harmless 18 and 2 are given the other class.
+    assert defaults_said(report.to_dict())[1] == (
+        "Of the texts of other classes 90% are given 'attack' when only their first half is left, and 10% when only "
+        "their second half is. So what keeps them from it stands at the end."
+    )

@@ -518,6 +518,12 @@ def test_models_stand_side_by_side():
     assert all(part in words for part in (*shown, "From base to guarded: MSTPS 0.450 to 0.160."))
     scored = "accuracy 0.500 to 0.500, worst-group accuracy 0.700 to 0.700, MSTPS 0.310 to 0.310"
     assert f"From base to guarded: {scored}." in words_in(page_of("honestly"))
+    # Of three the first and the last are told; of many candidates the first are compared, and what is flagged.
+    many = audit(*(candidate(f"word{i}", flagged=i == 19) for i in range(20)), mstps=0.3)
+    words = words_in(render_comparison(title="t", audits={"base": base, "half": many, "guarded": guarded}))
+    assert "From base to guarded: MSTPS 0.450 to 0.160." in words
+    compared = view.compared_candidates({"half": many.to_dict()})
+    assert [one["name"] for one in compared] == [f"word{i}" for i in (*range(view.COMPARED_CANDIDATES), 19)]
     # A page without scores or a certificate has neither.
     assert not re.search("Certificate|Scores", render_comparison(title="t"))
     assert "Scores" in page_of("a")
