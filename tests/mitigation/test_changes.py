@@ -1,8 +1,11 @@
 """Which predictions a repair changes: counted over all texts, without asking the model what is known."""
 
+from contextlib import nullcontext
+
+import numpy as np
 import pytest
 
-from shortcut_guardrail import ShortcutGuardrail
+from shortcut_guardrail import GuardrailWarning, ShortcutGuardrail
 from shortcut_guardrail.mitigation import changes
 from shortcut_guardrail.models import TextClassifier
 from tiny_models import planted_bag, tiny_bert
@@ -34,6 +37,29 @@ def test_nothing_changes_at_strength_0(guard):
     found = guard.repair(TEXTS, shortcuts=["honestly"], strategy="mask", strength=0.0)
     assert (found.changes.changed, found.changes.examples) == (0, ())
     assert found.to_dict()["changes"] == {"n": 24, "changed": 0, "share": 0.0, "examples": (), "others": ()}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "k", "warned"),
+    [
+        (2.0, 2.2, 50, True),  # from .881 to .900, and no decision changes
+        (2.0, 2.2, 20, False),  # of 50 texts 30 are left to the base
+        (0.001, -0.001, 1, True),  # one decision of 50 changes, by next to nothing
+        (0.001, 0.002, 50, False),
+    ],
+)
+def test_another_label_that_moves_or_is_decided_otherwise_is_warned_of(before, after, k, warned):
+    """By texts without the words: those with them, the last 50 of 100, move in any case."""
+    base = TextClassifier(*tiny_bert(problem_type="multi_label_classification"), label="mixed")
+    answers = np.zeros((2, k + 50, 3, 2), dtype=np.float32)
+    answers[0, :, 2, 1], answers[1, :, 2, 1] = before, [after] * k + [-9] * 50
+    asked, without = np.r_[:k, 50:100], np.arange(100) < 50
+    with pytest.warns(GuardrailWarning, match="also changes positive, on texts") if warned else nullcontext():
+        found = changes._others(base, None, asked, *answers, without)
+    moved = 1 / (1 + np.exp([-before, -after]))
+    assert [(one.label, one.n) for one in found] == [("negative", 50), ("positive", 50)]
+    assert (found[0].moved, found[1].moved) == (0, pytest.approx(abs(moved[1] - moved[0]) * k / 50, abs=1e-6))
+    assert found[1].changed == ((before > 0) != (after > 0)) * k / 50
 
 
 def test_what_is_known_is_not_asked_again(guard, monkeypatch):

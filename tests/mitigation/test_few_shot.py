@@ -176,6 +176,8 @@ def test_the_same_seed_gives_the_same_guard_and_texts_that_were_cut_are_counted(
     for seed in (0, 0, 1):
         long = [f"{text} and then {text}" for text in texts]
         assert guard.fit(["the soup"], config=CONFIG, support=(long, labels), seed=seed).n_truncated == len(long)
+        with pytest.warns(GuardrailWarning, match="was fitted on 2 of the 3 unlabelled texts"):
+            guard.certify([], [], unlabelled=[*long[:2], "the soup"])  # of which it has seen nothing
         answers.append(guard.predict_proba(texts, strength=1.0))
     np.testing.assert_array_equal(answers[0], answers[1])
     assert np.abs(answers[0] - answers[2]).max() > 1e-4

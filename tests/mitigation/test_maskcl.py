@@ -141,6 +141,13 @@ def test_what_cannot_be_trained_is_refused(bert, prepared):
         train_adapter(*prepared, FAST, seed=0)
 
 
+def test_frozen_weights_that_changed_fail_the_run(prepared, monkeypatch):
+    seen = iter(["before", "after"])
+    monkeypatch.setattr(TextClassifier, "fingerprint", lambda _: next(seen))
+    with pytest.raises(RunError, match="Frozen weights changed during training; the adapter is not usable"):
+        train_adapter(*prepared, FAST, seed=0)
+
+
 def test_a_target_sets_the_learning_rate_whatever_the_steps_and_the_schedule(prepared):
     rates = {}
     for steps, scheduler in ((4, "constant"), (8, "constant"), *((6, name) for name in get_args(Schedule))):
