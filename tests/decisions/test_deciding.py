@@ -1,8 +1,11 @@
 """Who comes first: people on a card, flips that they judged, earlier decisions; and what is asked one by one."""
 
+import re
 from dataclasses import asdict, replace
 
-from shortcut_guardrail import Answers, Questions, decide
+import pytest
+
+from shortcut_guardrail import Answers, ConfigError, Questions, decide
 from shortcut_guardrail.cards import Flip
 from shortcut_guardrail.cards.card import Card, CardEvidence
 from shortcut_guardrail.decisions import Answer, AuditedCards, Decision, Decisions, remaining
@@ -102,6 +105,19 @@ def test_a_card_is_known_by_its_id_or_all_of_its_words():
     for words, found in ((("book",), "book"), (("BOOK",), "book"), (("book", "film"), ""), ((), "")):
         assert AUDITED.id_of("other", words) == found
     assert AUDITED.id_of("film", ("x",)) == "film"
+
+
+def test_a_card_is_meant_by_a_word_or_by_the_beginning_of_its_id():
+    audited = replace(AUDITED, cards=(*CARDS, replace(CARDS[0], id="bow", words=("Read", "film"))))
+    for asked, ids in (("boo", ["book"]), ("BOW, read ,boo", ["bow", "book"]), ("READ", ["bow"])):
+        assert [card.id for card in audited.chosen(asked)] == ids
+    for asked, said in (
+        ("bo", "means 2 word groups of the audit: book (book), bow (Read). Give"),
+        ("film", "means 2"),
+        ("zebra", "has this word or id"),
+    ):
+        with pytest.raises(ConfigError, match=re.escape(said)):
+            audited.chosen(asked)
 
 
 def test_an_audit_offers_what_it_does_not_flag_and_is_another_with_other_settings():
