@@ -103,6 +103,23 @@ def test_what_transformers_loads_with_its_adapter_and_other_kinds_of_adapters(ma
         ShortcutGuardrail(get_peft_model(tiny_bert()[0], virtual), tokenizer)
 
 
+def test_the_base_of_an_adapter_is_read_at_the_revision_that_goes_with_its_name(made, tmp_path, monkeypatch):
+    asked = []
+
+    def note(_, name, *, options, **__):
+        asked.append((name, options["revision"]))
+        raise ModelError("noted")
+
+    monkeypatch.setattr("shortcut_guardrail.models.loading._load", note)
+    file = shutil.copytree(made[0] / "adapter", tmp_path / "adapter") / "adapter_config.json"
+    named = {"base_model_name_or_path": "me/base", "revision": "v1"}
+    file.write_text(json.dumps(json.loads(file.read_text()) | named))
+    for base in (None, "me/other"):
+        with pytest.raises(ModelError, match="noted"):
+            load_model(file.parent, base=base)
+    assert asked == [("me/base", "v1"), ("me/other", "main")]
+
+
 def test_a_base_with_an_adapter_goes_the_whole_way(made, tmp_path, ok):
     base = made[0] / "adapter"
     (data := tmp_path / "data.jsonl").write_text(
