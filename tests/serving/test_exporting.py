@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ import torch
 from transformers import AutoTokenizer
 
 from made_guards import TEXTS
-from shortcut_guardrail import ConfigError, GuardrailError, ModelError, RunError, ShortcutGuardrail
+from shortcut_guardrail import CertifyConfig, ConfigError, GuardrailError, ModelError, RunError, ShortcutGuardrail
+from shortcut_guardrail.models import Windowing
 from shortcut_guardrail.serving import exporting, parity
 from tiny_models import tiny_bert
 
@@ -103,6 +105,11 @@ def guard(saved_guards):
 
 
 def test_another_strength(guard, tmp_path):
+    guard.certify([], [], unlabelled=[f"so {text}" for text in TEXTS], config=CertifyConfig(margin=0.9, confidence=0.5))
+    for folder, strength in (("own", None), ("other", 0.1)):  # what was certified is in use, and says nothing of others
+        guard.export(tmp_path / folder, strength=strength)
+        card = " ".join((tmp_path / folder / "README.md").read_text().split())
+        assert (guard.certificate["sentence"] in card) == (strength is None)
     base = guard.predict_proba(TEXTS, strength=0)
     made = guard.export(tmp_path / "served", strength=0)
     assert (made.strength, made.parity.n_made_up) == (0, 64)
@@ -185,6 +192,9 @@ def test_what_no_ordinary_model_does_is_refused(saved_guards, tmp_path, monkeypa
     only.repair(TEXTS, config={**FAST, "per_input": True}, **FIT)
     with pytest.raises(ConfigError, match=r"leaves texts without a shortcut to the original model.*without per_input"):
         only.export(tmp_path / "served")
+    for format in exporting.FORMATS:
+        with pytest.raises(ConfigError, match="reads long texts in windows, which no ordinary model does"):
+            exporting.check_exportable(replace(guard.record(), windows=Windowing("mean", 8)), format, int8=False)
     monkeypatch.setattr(exporting, "find_spec", lambda name: None if name == "onnxruntime" else object())
     with pytest.raises(
         ConfigError, match=r"The format onnx needs onnxruntime.*pip install 'shortcut-guardrail\[onnx\]'"
@@ -221,3 +231,5 @@ def test_parity_counts_a_label_that_is_no_tie():
     made = parity.compare(found, expected, n_made_up=1, relative_time=None)
     assert (made.n_texts, made.same_labels, made.largest_difference) == (3, 2 / 3, pytest.approx(0.2))
     assert not made.agrees
+    for difference, same, agrees in ((1e-5, 1, True), (0.2, 1, False), (1e-5, 2 / 3, False)):
+        assert replace(made, largest_difference=difference, same_labels=same).agrees == agrees
