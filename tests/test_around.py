@@ -33,10 +33,10 @@ def test_a_repair_cuts_what_the_audit_finds(guard):
 
 def test_answers_between_are_mixed_and_the_whole_guard_is_certified(guard):
     text, probs = ["Honestly, a bad day"], []
-    for strength in (0, 0.5, 1):
+    for strength in (0, 0.2, 0.5, 1):
         probs.append(guard.predict_proba(text, strength=strength)[0, 1])
     logits = [np.log(p / (1 - p)) for p in probs]
-    assert logits[1] == pytest.approx((logits[0] + logits[2]) / 2, abs=1e-3)
+    assert logits[1:3] == pytest.approx([s * logits[3] + (1 - s) * logits[0] for s in (0.2, 0.5)], abs=1e-3)
     found = guard.certify(ROWS[:80], LABELS[:80], unlabelled=ROWS)
     assert 1.0 in found.certified
 

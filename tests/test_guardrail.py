@@ -1,9 +1,11 @@
 """The facade: what it leaves alone, what repeats, and what a saved folder gives back."""
 
 import copy
+import inspect
 import json
 import os
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +15,11 @@ from transformers import AutoModelForSequenceClassification
 
 from made_guards import TEXTS
 from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail
-from shortcut_guardrail.config import AdapterConfig, SaliencyConfig
+from shortcut_guardrail import guardrail as facade
+from shortcut_guardrail.config import AdapterConfig, AuditConfig, CertifyConfig, SaliencyConfig
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
+from shortcut_guardrail.mitigation import Wanted
+from shortcut_guardrail.models import Windowing
 from shortcut_guardrail.models.classifier import TextClassifier
 from tiny_models import SHORTCUT_TEXTS
 
@@ -249,6 +254,58 @@ def test_a_strength_for_each_text(saved_guards, kind):
             guard.predict(texts, strength=wrong)
 
 
+WANTED = {"strategy": "mask", "strength": 0.4, "shortcuts": ("a",), "keep": ("b",), "config": {"per_input": True}}
+CERTIFIED = CertifyConfig(0.1, 0.9)
+# The method, what it is given, what does it, and what that is given.
+HANDED_ON = [
+    ("fit", {"texts": TEXTS, "config": STRONG, "seed": 5}, "fit_guard", {"texts": TEXTS, "config": STRONG, "seed": 5}),
+    ("repair", {"texts": TEXTS, **WANTED, "seed": 5}, "repair_model", {"wanted": Wanted(**WANTED), "seed": 5}),
+    ("calibrate_without_labels", {"texts": TEXTS, "at_most": 7}, "choose_unlabelled", {"texts": TEXTS, "at_most": 7}),
+    (
+        *("certify", {"texts": [], "labels": [], "unlabelled": TEXTS, "config": CERTIFIED, "kept": "k"}),
+        *("certify_guard", {"labelled": ([], []), "unlabelled": TEXTS, "config": CERTIFIED, "kept": Path("k")}),
+    ),
+    (
+        "to_label",
+        {"unlabelled": TEXTS, "n": 3, "kept": "k"},
+        "answers_by_strength",
+        {"texts": TEXTS, "kept": Path("k")},
+    ),
+    (
+        *("audit_in_shards", {"source": "s", "folder": "f", "config": AuditConfig(top_k=3), "resume": True}),
+        *("audit_in_shards", {"source": "s", "folder": Path("f"), "config": AuditConfig(top_k=3), "resume": True}),
+    ),
+    (
+        *("export", {"folder": "f", "format": "onnx", "int8": True, "texts": TEXTS, "overwrite": True}),
+        *("export_guard", {"folder": Path("f"), "format": "onnx", "int8": True, "texts": TEXTS, "overwrite": True}),
+    ),
+    *(
+        ("push_to_hub", {"repo_id": "me/guard", **how}, "push_to_hub", {"repo_id": "me/guard", **how})
+        for how in ({"private": False, "license": "mit", "revision": "r", "token": "t"},)
+    ),
+    (
+        *("questions", {"audit": None, "cards": "all", "n": 7, "n_total": 20, "seed": 5, "shortcuts": ["a"]}),
+        *("ask", {"cards": "all", "n": 7, "n_total": 20, "seed": 5, "shortcuts": ["a"], "labels": {1: "mixed"}}),
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "given", "inner", "expected"), HANDED_ON, ids=[one[0] for one in HANDED_ON])
+def test_what_a_method_is_given_reaches_what_does_it(guard, monkeypatch, method, given, inner, expected):
+    calls, does = [], getattr(facade, inner)
+
+    def note(*arguments, **named):
+        calls.append(inspect.signature(does).bind(*arguments, **named).arguments)
+        raise ConfigError("noted")
+
+    if method == "questions":  # of the second text the label is known
+        given = given | {"audit": guard.audit(TEXTS[:3]), "labels": [None, "mixed", None]}
+    monkeypatch.setattr(facade, inner, note)
+    with pytest.raises(ConfigError, match=r"^noted$"):
+        getattr(guard, method)(**given)
+    assert {name: calls[0].get(name) for name in expected} == expected
+
+
 def test_logits_that_are_not_numbers_fail_the_run(bert, texts):
     with torch.no_grad():
         bert[0].classifier.bias[0] = float("nan")
@@ -279,6 +336,16 @@ def test_plain_peft_and_transformers_give_the_guarded_probabilities(guard, bert,
         # The partner: the base model differs where the strength is not 0.
         difference = np.abs(of_base - expected).max()
         assert difference < 1e-6 if strength == 0 else difference > 1e-3
+
+
+def test_how_a_model_is_read_is_as_was_said_of_a_plain_one_and_of_a_guard(bert, model_folder, folder):
+    how = {"batch_size": 3, "precision": "bfloat16", "packing": False, "max_length": 12, "windows": "max", "overlap": 2}
+    how |= {"label_names": ["a", "b", "c"], "device": "cpu"}
+    loaded = [ShortcutGuardrail.from_pretrained(source, **how) for source in (model_folder, folder)]
+    for guard in (ShortcutGuardrail(*bert, **how), *loaded):
+        base = guard._base
+        assert (base.batch_size, base.precision, base.packs, base.max_length) == (3, "bfloat16", False, 12)
+        assert (base.windows, base.label_names) == (Windowing("max", 2), ("a", "b", "c"))
 
 
 def test_a_loaded_guard_can_be_calibrated_and_fitted_again(guard, texts, tmp_path):

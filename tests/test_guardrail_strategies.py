@@ -10,6 +10,7 @@ import torch
 from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail, preset
 from shortcut_guardrail.config import AdapterConfig, SaliencyConfig, ShortcutConfig
 from shortcut_guardrail.errors import ConfigError, DataError
+from shortcut_guardrail.mitigation.validation import warn_about_copies
 from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts
 
 SHARED = {
@@ -139,6 +140,10 @@ def test_a_rare_shortcut_is_dialled_on_texts_that_hold_it(masked_bag):
     texts = [BAD[0]] + [f"the {word} was {tail} {n}" for word in WORDS for tail in ("good", "bad") for n in range(30)]
     chosen = masked_bag.calibrate_without_labels(texts, at_most=100)
     assert (chosen.strength, chosen.n, chosen.n_bearing) == (1.0, 100, 1)
+    # They are drawn more often, and count as often as they stand in the texts.
+    some = masked_bag.calibrate_without_labels([*BAD[:16], *texts[1:]], at_most=40)
+    assert (some.n, some.n_bearing) == (40, 16)
+    assert some.curve[0].agreement == pytest.approx(1 - 16 / 616)
     with pytest.warns(GuardrailWarning, match="^None of the 600 texts contains a shortcut word"):
         masked_bag.calibrate_without_labels(texts[1:], at_most=100)
     with pytest.raises(ConfigError, match="at_most must be at least 1, but is 0"):
@@ -185,6 +190,9 @@ def test_a_guard_that_helps_is_certified(masked_bag):
     assert (record.strength_source, record.certificate) == ("calibrated", found)
     with pytest.raises(ConfigError, match=r"^The strategy 'mask' trains no adapter, so there is no PEFT model\.$"):
         _ = masked_bag.peft_model
+    another = max(one for one in found.certified if one != strength)
+    masked_bag.debias_strength = another
+    assert masked_bag.certificate["strength"] == another, "it holds of all that are certified"
     masked_bag.debias_strength = 0.05
     assert masked_bag.certificate is None  # the statement was about others
 
@@ -230,6 +238,9 @@ def test_texts_of_the_fit_and_copies_are_no_fresh_sample(masked_bag):
     ):
         with pytest.warns(GuardrailWarning, match=f"^{said}"):
             call()
+    with pytest.warns(GuardrailWarning, match="Of the 4 labelled texts 2 are distinct"):
+        warn_about_copies(["a", "a", "b", "b"], "labelled", "This")
+    warn_about_copies(["a", "a", "b", "c"], "labelled", "This")  # more than a half are distinct
 
 
 def test_what_fit_does_not_look_at_is_said(bert):
