@@ -39,16 +39,18 @@ def test_the_paper_preset_holds_the_papers_numbers():
 def test_the_levels_and_bounds_that_evidence_is_judged_by():
     audit, certify, shortcuts = AuditConfig(), CertifyConfig(), ShortcutConfig()
     assert (audit.top_k, audit.fdr, audit.min_count, audit.confidence) == (10, 0.05, 10, 0.8)
-    assert ShortcutConfig(top_k=3, fdr=0.2).audit() == replace(ShortcutConfig().audit(), top_k=3, fdr=0.2)
+    for changed in ({"top_k": 3}, {"fdr": 0.2}, {"unit": "word"}, {"erasure": "cut"}):
+        assert ShortcutConfig(**changed).audit() == replace(ShortcutConfig().audit(), **changed)
+    assert AuditConfig(top_k=3).saliency() == SaliencyConfig(top_k=3)
     assert (audit.min_pull, audit.min_relative_effect, audit.compare_with) == (0.05, 0.55, "texts")
     assert (shortcuts.dominant_share, shortcuts.influential_share, shortcuts.take_influential) == (0.25, 0.02, False)
     assert (shortcuts.confirm_level, shortcuts.clear_level, shortcuts.max_considered) == (0.05, 0.25, 20)
     assert (certify.margin, certify.confidence, certify.harm, certify.looks) == (0.02, 0.95, "net", 1)
     assert shortcuts.audit() == AuditConfig(n_examples=0)
-    changes = {name: (config.adapter.target_change, config.adapter.min_steps) for name, config in PRESETS.items()}
-    assert changes["default"] == (0.08, 120)
-    assert changes["distill"] == (0.24, 80)
-    assert changes["few-shot"] == (0.08, 60)
+    for name, target, least in (("default", 0.08, 120), ("distill", 0.24, 80), ("few-shot", 0.08, 60)):
+        adapter = PRESETS[name].adapter
+        assert (adapter.target_change, adapter.min_steps, adapter.max_steps) == (target, least, 600)
+        assert (adapter.scheduler, adapter.deduplicate) == ("linear", name != "few-shot")
 
 
 INSIDE = "a number above 0 and below 1"
@@ -113,12 +115,14 @@ def test_what_contradicts_or_is_misspelt_is_said_with_what_was_meant():
         (lambda: CalibrationConfig(strengths=()), "strengths must be a list that is not empty."),
         (lambda: CalibrationConfig(strengths=(0.0, 1.4)), "strengths[1] must be a number from 0 to 1, but is 1.4."),
         (lambda: CalibrationConfig(strengths=(0.5, 0.1)), "strengths must ascend without repetition, but is [0.5, "),
+        (lambda: CalibrationConfig(strengths=(0.1, 0.1)), "strengths must ascend without repetition, but is [0.1, "),
         (lambda: ShortcutConfig(keep=("a", " ")), 'keep[1] must be a string that is not empty, but is " ".'),
         (lambda: ShortcutConfig(named=("Soup",), keep=("soup",)), "'soup' cannot be both a shortcut and kept."),
         (
             lambda: ShortcutConfig(not_alone=("Soup",), keep=("soup",)),
             "'soup' is not_alone, and a shortcut or kept too.",
         ),
+        (lambda: ShortcutConfig(not_alone=("soup",), named=("Soup",)), "'soup' is not_alone, and a shortcut or kept"),
         (
             lambda: read({"stategy": "maskcl", "saliency": {"topk": 3, "x": 1}}),
             "saliency.topk is no field that is known. Did you mean 'top_k'? saliency.x is no field that is known. "
@@ -134,6 +138,7 @@ def test_what_contradicts_or_is_misspelt_is_said_with_what_was_meant():
 def test_the_bounds_themselves_are_allowed():
     SaliencyConfig(top_k=512)
     AdapterConfig(rank=256, batch_size=2, min_steps=8, max_steps=8, warmup_ratio=1.0)
+    AdapterConfig(min_steps=8)  # without a bound of its own
     AuditConfig(min_relative_effect=0.5, min_pull=0, min_count=2, shard_size=10)
     CalibrationConfig(strengths=(1.0,))
     ShortcutConfig(dominant_share=1, influential_share=1, clear_level=0)
