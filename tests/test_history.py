@@ -13,6 +13,7 @@ from scipy.stats import hypergeom
 
 import audits as made
 from audits import HOSTILE, candidate, card
+from shortcut_guardrail.audit.erasures import Erasures
 from shortcut_guardrail.errors import ConfigError, DataError
 from shortcut_guardrail.history import History, Rate, read_history
 from shortcut_guardrail.report.history import chart, render_history
@@ -109,6 +110,11 @@ def risen_until(history: History, n: int) -> list[str]:
     return [one.name for one in history.audits[:n]]
 
 
+def test_an_alarm_says_where_the_model_changed(weeks):
+    found = read_history(weeks(*(audit(word(k), model="ab"[i > 5] * 64) for i, k in enumerate((*QUIET, *RISEN)))))
+    assert found.said(found.trends[0]).endswith("and 1.0% before. The model changed in that audit.")
+
+
 def test_a_word_is_watched_from_the_audit_after_the_one_that_made_it_known(weeks):
     unlisted = audit(word(9, "soup"))
     folders = weeks(*[unlisted] * 3, audit(word(9, "soup"), word(60)), audit(word(9, "soup"), word(60)))
@@ -187,8 +193,16 @@ def test_what_is_no_history_is_a_sentence(weeks, tmp_path, refused):
     assert "--csv must end in .csv" in refused("history", folder, "--csv", "x.xls")
     with pytest.raises(ConfigError, match="false_alarms must lie between 0 and 1, but is 5"):
         read_history([folder, folder], false_alarms=5)
-    note = weeks(audit(word(9), fdr=0.1, data="others"), names=["2026-01-02"])
-    assert "The false-discovery rates of the audits differ" in read_history([folder, *note]).notes[0]
+    for i, (changed, note) in enumerate(
+        (
+            ({"fdr": 0.1}, "The false-discovery rates of the audits differ"),
+            ({"min_relative_effect": 0.7}, "The least effects of the audits differ"),
+            ({"erasures": Erasures("cut", 100, 40, 4, 9)}, "Words were not taken out in one way (cut, mask)"),
+        ),
+        start=2,
+    ):
+        other = weeks(audit(word(9), data="others", **changed), names=[f"2026-01-{i:02d}"])
+        assert note in read_history([folder, *other]).notes[0]
 
 
 # Pages and tables
