@@ -59,6 +59,7 @@ def test_the_rows_that_are_scored_chose_nothing_and_only_the_paper_sees_labels(r
     assert {evaluation.n for evaluation in result.evaluations.values()} == {40}
     assert {evaluation.n for evaluation in result.in_distribution.values()} == {20}
     assert (repairs["repaired"].strategy, repairs["repaired"].choice.calibration) == ("distill", None)
+    assert {repair.fitted.seed for repair in repairs.values()} == {result.seed} == {3}
     assert repairs["paper"].strategy == repairs["paper"].fitted.config.preset == "paper"
     assert repairs["paper"].choice.calibration.n == 20
 

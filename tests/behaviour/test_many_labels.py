@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from shortcut_guardrail import ShortcutGuardrail
+from shortcut_guardrail import ConfigError, ShortcutGuardrail
 from shortcut_guardrail.report.labels import _folders
 from tables import read_rows
 from tiny_models import SHORTCUT_TEXTS, tiny_bert
@@ -35,7 +35,7 @@ def test_one_label_goes_the_whole_way_and_the_others_stay(files, cli, ok):
         status, _, err = cli(*command)
         assert status == 2
         assert "Say which one is meant, as in --label negative." in " ".join(err.split())
-    mixed = ("--label", "mixed", "--thresholds", "mixed=0.45,positive=0.6")
+    mixed = ("--label", "mixed", "--thresholds", "mixed=0.45,positive=0.42")
     ok("audit", model, data, *mixed, "--label-column", "mixed", "--out", folder / "audit")
     audit = json.loads((folder / "audit/audit.json").read_text())
     assert audit["label_names"] == ["not mixed", "mixed"]
@@ -50,7 +50,7 @@ def test_one_label_goes_the_whole_way_and_the_others_stay(files, cli, ok):
     assert [other["label"] for other in changes["others"]] == ["negative", "positive"]
     assert {other["n"] for other in changes["others"]} == {16}
     record = json.loads((folder / "guard/guardrail.json").read_text())
-    assert (record["label"], record["thresholds"]) == ("mixed", {"positive": 0.6, "mixed": 0.45})
+    assert (record["label"], record["thresholds"]) == ("mixed", {"positive": 0.42, "mixed": 0.45})
 
     ok("predict", folder / "guard", data, "--out", folder / "rows.csv")
     rows = read_rows(folder / "rows.csv")
@@ -59,8 +59,15 @@ def test_one_label_goes_the_whole_way_and_the_others_stay(files, cli, ok):
     probs = guard.label_probabilities(texts)
     np.testing.assert_allclose([[float(row[f"p_{name}"]) for name in NAMES] for row in rows], probs, atol=1e-6)
     assert [[row[name] for name in NAMES] for row in rows] == [
-        [str(int(p > t)) for p, t in zip(one, (0.5, 0.45, 0.6), strict=True)] for one in probs
+        [str(int(p > t)) for p, t in zip(one, (0.5, 0.45, 0.42), strict=True)] for one in probs
     ]
+    base = guard.label_probabilities(texts, strength=0) > (0.5, 0.45, 0.42)
+    assert [[row[f"base_{name}"] for name in NAMES] for row in rows] == [[str(int(has)) for has in of] for of in base]
+    assert (base != (guard.label_probabilities(texts, strength=0) > 0.5)).any()
+    with pytest.raises(
+        ConfigError, match=r"was fitted for the label 'mixed', and is asked about 'positive' here\. Save"
+    ):
+        guard.about("positive").record()
     assert guard.predict(texts) == [("not mixed", "mixed")[int(row["mixed"])] for row in rows]
 
     quick = ("--sensitivity", "none", "--json", folder / "e.json", "--overwrite")
@@ -70,7 +77,9 @@ def test_one_label_goes_the_whole_way_and_the_others_stay(files, cli, ok):
     ok("evaluate", folder / "guard", data, "--label", "positive", *quick)
     certify = ("--labelled", others, "--margin", "0.9", "--out", folder / "certified")
     ok("certify", folder / "guard", others, *certify)
-    assert ShortcutGuardrail.from_pretrained(folder / "certified").certificate is not None
+    certified = ShortcutGuardrail.from_pretrained(folder / "certified")
+    assert certified.about("positive").certificate is None
+    assert certified.certificate is not None  # of the label that it was made for
     with pytest.warns(UserWarning, match="certified with .*label mixed, .*loaded with .*label positive"):
         assert ShortcutGuardrail.from_pretrained(folder / "certified", label="positive").certificate is None
     ok("export", folder / "guard", "--out", folder / "exported")
