@@ -82,10 +82,7 @@ def test_an_audit_made_without_names_gets_them_later(run, data, tmp_path, monkey
 def test_a_guard_keeps_the_names(run, data, tmp_path, write_csv, bag):
     fit = ("fit", "model", data, "--text-column", "text", "--shortcut", "honestly", "--strategy", "mask")
     run(*fit, *NAMES, "--out", tmp_path / "guarded")
-    assert json.loads((tmp_path / "guarded" / "guardrail.json").read_text())["label_names"] == [
-        "displeased",
-        "pleased",
-    ]
+    assert json.loads((tmp_path / "guarded" / "guardrail.json").read_text())["label_names"] == ["displeased", "pleased"]
     guard = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", base=bag[0])
     assert guard.predict(["the room was awful"]) == ["displeased"]
     other = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", base=bag[0], label_names=["no", "yes"])

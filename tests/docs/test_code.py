@@ -65,12 +65,7 @@ def names(place):
     texts = read_data("texts.csv").texts
     public = {name: getattr(shortcut_guardrail, name) for name in shortcut_guardrail.__all__}
     older = joblib.load("reviews.joblib").predict_proba
-    return {
-        **public,
-        "guard": ShortcutGuardrail(*planted_bag()),
-        "texts": texts,
-        "older_model": older,
-    }
+    return {**public, "guard": ShortcutGuardrail(*planted_bag()), "texts": texts, "older_model": older}
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -19,10 +19,7 @@ work = Path(sys.argv[1])
 print(json.dumps({"kills": kills.run(36, 6, 12, 0, work), "full disks": full_disks.tried(30, 0, work)}))
 """
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(sys.platform != "linux", reason="writers are forked processes"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="writers are forked processes")]
 
 
 @pytest.fixture(scope="module")

@@ -52,10 +52,7 @@ GIVEN = {
         lambda: make_pipeline(LogisticRegression()),
         r"an object of sklearn\.pipeline\.Pipeline, not one of",
     ),
-    "SetFit": (
-        SetFitModel,
-        "SetFitModel is a sentence encoder with a head outside of it.*any-classifier.md",
-    ),
+    "SetFit": (SetFitModel, "SetFitModel is a sentence encoder with a head outside of it.*any-classifier.md"),
     "ONNX": (
         InferenceSession,
         r"an object of .*InferenceSession, not one of Transformers\. It has neither gradients nor .*Guardrail\.around",

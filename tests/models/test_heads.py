@@ -27,11 +27,7 @@ def test_each_label_is_a_question_of_its_own(texts, asked):
         decided = classifier.about(label).predict_logits(encoded).argmax(axis=1)
         np.testing.assert_array_equal(decided, raw[:, place] > threshold)
         assert (decided != (raw[:, place] > 0.5)).any() == (threshold != 0.5)
-    twins = (
-        classifier,
-        classifier.about("positive"),
-        TextClassifier(model, tokenizer, **asked, label="mixed"),
-    )
+    twins = (classifier, classifier.about("positive"), TextClassifier(model, tokenizer, **asked, label="mixed"))
     assert len({model_digest(twin) for twin in twins}) == 3
     assert len({twin.fingerprint() for twin in twins}) == 1
     with pytest.raises(ConfigError, match="one question"):

@@ -92,10 +92,7 @@ def test_a_newer_schema_is_refused(tmp_path):
         ({"shortcuts": [{"text": "honestly"}]}, "shortcuts[0].verdict is missing."),
         ({"certificate": {"margin": 0.02}}, "certificate.confidence is missing."),
         ({"calibration": {**RECORD.calibration.to_dict(), "n": "x"}}, "calibration.n must be a whole number"),
-        (
-            {"certificate": {**CERTIFICATE.to_dict(), "points": []}},
-            "certificate.points must be a list that is",
-        ),
+        ({"certificate": {**CERTIFICATE.to_dict(), "points": []}}, "certificate.points must be a list that is"),
         ({"certificate": {**CERTIFICATE.to_dict(), "certified": [0, 0.5]}}, "certificate.certified does not follow"),
         ({"certificate": {**CERTIFICATE.to_dict(), "sentence": ["x"]}}, "certificate.sentence does not follow"),
     ],

@@ -15,14 +15,7 @@ from shortcut_guardrail.text.edits import masked_texts
 from shortcut_guardrail.text.finder import WordFinder
 from shortcut_guardrail.text.units import choose_spans, recurring_phrases, tokens_as_units, words_as_units
 from shortcut_guardrail.text.words import piece_spans, unit_key, word_spans
-from tiny_models import (
-    BYTE_SPECIALS,
-    byte_level_tokenizer,
-    fast_tokenizer,
-    meaning_bag,
-    tiny_bert,
-    wordpiece_tokenizer,
-)
+from tiny_models import BYTE_SPECIALS, byte_level_tokenizer, fast_tokenizer, meaning_bag, tiny_bert, wordpiece_tokenizer
 
 
 def sentencepiece_tokenizer():
