@@ -49,6 +49,7 @@ def place(tmp_path, monkeypatch):
     texts, _ = planted_texts(60)
     for name, header, rows in (
         ("texts.csv", ["text"], [[text] for text in texts]),
+        ("all.csv", ["text", "label"], [(f'{text},\n"and so on"', i) for i, text in enumerate(texts * 2)]),
         ("tickets.csv", ["text", "label"], zip(texts, ["complaint", "question", "praise"] * 20, strict=True)),
     ):
         with open(name, "w", encoding="utf-8", newline="") as file:
@@ -92,6 +93,21 @@ def test_a_block_of_a_page_runs(language, code, printed, names, capsys, monkeypa
 def test_each_reason_is_needed():
     blocks = [block.values[1] for block in BLOCKS]
     assert all(any(code.startswith(beginning) for code in blocks) for beginning in NOT_RUN)
+
+
+def test_texts_are_split_at_random_and_whole_and_each_is_in_one_file(place):
+    (code,) = (block.values[1] for block in BLOCKS if "all.csv" in block.values[1])
+    exec(code, {})
+
+    def rows_of(name):
+        with open(name, encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+
+    whole, *parts = ([row["text"] for row in rows_of(name)] for name in ("all.csv", "deployment.csv", "test.csv"))
+    assert sorted(text for part in parts for text in part) == sorted(set(whole))
+    assert (len(whole), *map(len, parts)) == (120, 30, 30)
+    assert parts[0] != whole[:30]
+    assert {tuple(row) for row in rows_of("test.csv")} == {("text", "label")}
 
 
 def test_settings_on_pages_can_be_read():
