@@ -41,14 +41,8 @@ def candidate(text: str, pushes_towards: str | None = "positive", **numbers: Any
     effects = {"flip_rate": 0.25, "mean_change": -0.1234, "override_rate": 0.1, "opposed_rate": 0.3}
     tested = {"expected_rate": 0.08, "relative_effect": 0.62, "p_value": 0.2, "q_value": 0.4, "flagged": False}
     intervals = Intervals((0.1, 0.5), (-0.3, 0.05), (0.02, 0.3))
-    values: dict[str, Any] = {
-        **seen,
-        "pushes_towards": pushes_towards,
-        **effects,
-        **tested,
-        "interval": intervals,
-        **numbers,
-    }
+    values: dict[str, Any] = {**seen, "pushes_towards": pushes_towards, **effects, **tested}
+    values |= {"interval": intervals, **numbers}
     status = "flagged" if values["flagged"] else "not_flagged"
     return Candidate(**{"status": status, "reason": None, **values})
 

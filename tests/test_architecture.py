@@ -1,7 +1,5 @@
 """The contract between the rooms: imports go down only, and a room shows others what its `__init__.pyi` names."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 from dataclasses import dataclass

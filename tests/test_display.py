@@ -128,9 +128,6 @@ def test_points_are_spread_and_the_chosen_one_is_among_them(n):
         assert len(few) == min(n, 11)
 
 
-# What each result shows
-
-
 def odd_results(*words: str) -> list[Any]:
     """One result of each kind, with the words wherever a text, a name or a label may stand."""
     candidates = [candidate(word, pushes_towards=words[-1], flagged=i < 2) for i, word in enumerate(words)]

@@ -55,9 +55,6 @@ def risen(weeks) -> list[Path]:
     return weeks(*(audit(word(k), word(9, "soup")) for k in (*QUIET, *RISEN)))
 
 
-# Evidence
-
-
 def test_evidence_for_a_rise_is_for_a_rise_alone():
     assert rise_evidence((5, 5, 60, 60), (500,) * 4)[-1] > 1e3
     assert max(rise_evidence((30, 30, 5, 5), (500,) * 4)) <= 1
@@ -83,9 +80,6 @@ def test_the_interval_of_a_histogram_holds_that_of_its_values():
     (low, high), (wide_low, wide_high) = mean_interval(values), binned_mean_interval(values.mean(), counts, 300)
     assert wide_low < low < high < wide_high < high + 0.01
     assert binned_mean_interval(0.5, (0, 1), 1) == (0, 1)
-
-
-# Histories
 
 
 def test_a_rise_is_an_alarm_and_what_stays_is_none(weeks):
@@ -203,9 +197,6 @@ def test_what_is_no_history_is_a_sentence(weeks, tmp_path, refused):
     ):
         other = weeks(audit(word(9), data="others", **changed), names=[f"2026-01-{i:02d}"])
         assert note in read_history([folder, *other]).notes[0]
-
-
-# Pages and tables
 
 
 def test_the_command_writes_page_rows_and_status(cli, weeks, tmp_path):

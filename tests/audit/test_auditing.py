@@ -120,9 +120,6 @@ def test_progress_reaches_the_end_of_each_stage(guard):
     assert seen == dict.fromkeys(stages, (5, 5))
 
 
-# Words, phrases, labels
-
-
 def test_whole_words_are_candidates(bert):
     # "dzzy" is in pieces: as tokens they are candidates each, as a word it is one.
     texts = ["the soup was dzzy", "dzzy bread honestly", "honestly the tea was dzzy"]
@@ -343,9 +340,6 @@ def test_a_word_its_texts_agree_with_is_not_undecided(guard):
     texts = [*sentences("", "good and great"), *sentences("", "bad", "awful")]
     good = of(guard.audit(texts, config=AuditConfig(unit="word", min_count=5)), "good")
     assert (good.status, good.reason) == ("not_flagged", None)
-
-
-# Bad input
 
 
 def test_one_text_a_thousand_times_is_no_evidence(guard):

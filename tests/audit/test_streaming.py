@@ -168,9 +168,6 @@ def test_a_text_without_a_token_is_named_by_its_number(guard, tmp_path):
         guard.audit_in_shards(MemoryTexts(texts), tmp_path / "partial", config=CONFIG)
 
 
-# The command
-
-
 def test_ctrl_c_says_how_to_go_on(cli, model_folder, write_csv, tmp_path, monkeypatch):
     written = []
     write_shard = streaming._write_shard

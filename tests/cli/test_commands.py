@@ -362,9 +362,6 @@ def test_shortcuts_come_from_options_and_a_file(ok, model_folder, data, tmp_path
     assert said[0] == said[1] != said[2]
 
 
-# Fresh processes
-
-
 def test_help_comes_without_pytorch():
     show = (
         "import atexit, sys\n"

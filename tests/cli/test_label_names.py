@@ -56,19 +56,8 @@ def test_an_audit_made_without_names_gets_them_later(run, data, tmp_path, monkey
     assert "remove reliance (shortcut)" in out
     assert json.loads(decided.read_text())["cards"][0]["pushes_towards"] == "pleased"
     # A guard of that audit has them too.
-    run(
-        "fit",
-        "model",
-        *of_texts,
-        "--audit",
-        audit,
-        "--shortcut",
-        "honestly",
-        "--strategy",
-        "mask",
-        "--out",
-        tmp_path / "g",
-    )
+    by_masking = ("--shortcut", "honestly", "--strategy", "mask", "--out", tmp_path / "g")
+    run("fit", "model", *of_texts, "--audit", audit, *by_masking)
     assert json.loads((tmp_path / "g" / "guardrail.json").read_text())["label_names"] == ["displeased", "pleased"]
     # And may be changed: questions that were asked before are read in the new ones.
     run("decide", audit, flips, "--reviewer", "anna", "--label-names", "0=sad,1=glad", "--out", decided, "--overwrite")

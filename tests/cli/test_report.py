@@ -34,9 +34,6 @@ def write(tmp_path):
     return store
 
 
-# report
-
-
 def test_a_stored_audit_as_a_page(ok, write, tmp_path):
     report, page = full_audit(), tmp_path / "r.html"
     path = write("audit.json", report)
@@ -112,9 +109,6 @@ def test_a_damaged_audit_is_a_sentence(refused, write, change, sentence):
         assert refused("report", write("audit.json", content))
 
 
-# compare
-
-
 MANY: dict = {"n_distinct": 10_000, "sensitivity_histogram": (0,) * 8 + (30, 40, 30) + (0,) * 9}
 """So many texts that a change of MSTPS is shown."""
 
@@ -187,9 +181,6 @@ def test_evaluations_are_compared_too(cli, refused, write, old):
     assert "failed: accuracy went from 0.5 (" in err
     assert "candidate" not in out
     assert "is an audit and" in refused("compare", old, after)
-
-
-# audit
 
 
 @pytest.fixture

@@ -177,9 +177,6 @@ def test_a_label_answers_before_anybody_is_asked():
     assert Counter(key.card for key in all_known) == dict.fromkeys(FLIPS, 7)
 
 
-# Reference texts
-
-
 def named(number: int) -> str:
     """A word of its own; texts that differ in digits alone are one."""
     return "".join("bcdfghklmn"[int(digit)] for digit in f"{number:03}")

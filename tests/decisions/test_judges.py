@@ -363,9 +363,6 @@ def test_a_direction_that_nobody_judges_counts_as_broken():
     assert low < (40 - 20) / 300 < high == pytest.approx(60 / 300, abs=0.001), "of these 20 anything is possible"
 
 
-# Asking
-
-
 @dataclass
 class Judging:
     says: object = noisy(0.8, 0.95)

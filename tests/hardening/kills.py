@@ -85,9 +85,6 @@ class Row:
         return {**vars(self), "kills": sum(self.found.values())}
 
 
-# Outputs
-
-
 @cache
 def _made() -> tuple[Any, list[ShortcutGuardrail]]:
     """A plain model and guards on it."""
@@ -194,9 +191,6 @@ def partner() -> Iterator[Output]:
     yield Output(
         PARTNER, save("old"), save("new"), lambda p: [tuple(_bytes(p / "out" / name) for name in names)], "out"
     )
-
-
-# Kills
 
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT

@@ -223,19 +223,9 @@ def audit_subjects(folder: Path) -> list[Subject]:
 def _decided(audit: Any) -> Any:
     card = audit["cards"][0]
     review = {"by": "anna", "at": "2026-01-01T00:00:00+00:00", "decision": "keep"}
-    opinion = {
-        "judges": ["one"],
-        "rule": "reference",
-        "fixed": 20,
-        "broken": 2,
-        "unanswered": 0,
-        "bound": 0.6,
-        "p_value": 0.001,
-        "outcome": "shortcut",
-        "reason": "",
-        "rules": {"reference": {"bound": 0.6, "p_value": 0.001}},
-        "q_value": 0.002,
-    }
+    test = {"bound": 0.6, "p_value": 0.001}
+    opinion = {"judges": ["one"], "rule": "reference", "fixed": 20, "broken": 2, "unanswered": 0, **test}
+    opinion |= {"outcome": "shortcut", "reason": "", "rules": {"reference": test}, "q_value": 0.002}
     qualified = {"pair": ["a", "b"], "texts": 30, "agreement": 0.9, "error": 0.02, "qualified": True, "reason": ""}
     counts = {"asked": 9, "fixed": 8, "broken": 1, "neither": 0, "unclear": 0, "e_value": 31.5}
     return {

@@ -12,17 +12,8 @@ from hardening.recorded import RECORDED
 from hardening.tampering import audit_subjects, guard_subjects, kept_subjects
 from hardening.tampering import tried as tampered
 
-NAMES = [
-    "CSV",
-    "TSV",
-    "JSON Lines",
-    "JSON array",
-    "Parquet",
-    "round trips",
-    "word list",
-    "answered questions",
-    "questions.jsonl",
-]
+NAMES = ["CSV", "TSV", "JSON Lines", "JSON array", "Parquet", "round trips", "word list", "answered questions"]
+NAMES += ["questions.jsonl"]
 NAMES += ["second model, TOML", "--config", "guardrail.json", "audit.json", "decisions.json"]
 
 

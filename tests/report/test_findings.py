@@ -1,7 +1,5 @@
 """The first screen of an audit: what was audited, what was found, a text before and after, and what to type next."""
 
-from __future__ import annotations
-
 import pytest
 
 from audits import audit, candidate, card, to_review

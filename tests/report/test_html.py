@@ -1,7 +1,5 @@
 """What readers see: terminals of 80 columns, pages that ask nobody for anything, and names as they are written."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace
@@ -254,9 +252,6 @@ def test_a_repair_and_how_its_strength_was_chosen(printed):
     assert "At strength 0 the repaired model predicts exactly what the original model predicts." in text
     assert "chosen by accuracy on 40 labelled rows" in text
     assert not re.search("Divergence|word or phrase", text)
-
-
-# HTML
 
 
 class _Page(HTMLParser):

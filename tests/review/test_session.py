@@ -210,9 +210,6 @@ def test_what_the_audit_decides_is_said(file):
     assert "somebody else decides: reliance removed. 30 predictions would change" in line_of(ben)
 
 
-# Files of others
-
-
 def test_decisions_by_hand_are_taken_up(file):
     by_hand = {"words": ["W0s", "w0"], "decision": "remove_reliance"}, {"words": ["zebra"], "decision": "keep"}
     file.write_text(json.dumps({"cards": by_hand}))

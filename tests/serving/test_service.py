@@ -163,15 +163,8 @@ def test_a_bad_request_is_refused_with_the_reason(service, guard, body, said):
 def malformed(n):
     """Requests that are almost right: cut off, with bytes changed, of another type, or none at all."""
     rng, whole = random.Random(0), json.dumps({"texts": ["the soup was good", "honestly"]}).encode()
-    fixed = [
-        b"",
-        b"null",
-        b"[" * 99_999,
-        b'{"texts":' * 9_999,
-        b"9" * 9_999,
-        b"\xff\xfe",
-        b'{"texts": ["' + b"x" * 2_000_000,
-    ]
+    fixed = [b"", b"null", b"[" * 99_999, b'{"texts":' * 9_999, b"9" * 9_999, b"\xff\xfe"]
+    fixed += [b'{"texts": ["' + b"x" * 2_000_000]
     for i in range(n):
         cut = rng.randrange(len(whole) - 1)
         kinds = [whole[:cut], whole[:cut] + b"\xff" + whole[cut + 1 :], bytes(rng.randbytes(40)), rng.choice(fixed)]

@@ -1,7 +1,5 @@
 """Certificates: the bounds against their definitions, the order of the tests, and the promised error rate."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace
