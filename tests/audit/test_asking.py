@@ -79,6 +79,8 @@ def test_a_budget_is_kept_and_says_what_it_leaves():
     least, most = ShortcutGuardrail.around(by_words, NAMES).answers_needed(texts)
     everything, asked, _ = counted(texts)
     assert least <= len(asked) <= most
+    within = ShortcutGuardrail.around(by_words, NAMES).answers_needed(texts, AuditConfig(budget=650))
+    assert within == (min(least, 650), 650)
     report, asked, _ = counted(texts, budget=650)
     assert len(asked) <= 650
     assert [c.text for c in report.flagged] == ["honestly"]

@@ -7,6 +7,7 @@ import pytest
 
 from audits import audit, candidate
 from made_answers import bag
+from shortcut_guardrail.audit.auditing import _cues
 from shortcut_guardrail.audit.defaults import LEAST_TEXTS, Defaults, find_defaults, without_words
 from shortcut_guardrail.report.defaults import defaults_said
 from shortcut_guardrail.text import WordFinder
@@ -133,3 +134,10 @@ def test_texts_that_cannot_tell_are_no_default_and_no_error(texts, why, default)
 
 def test_words_are_cut_out_of_a_text():
     assert without_words("Kindly, write a note. KINDLY!", WordFinder(["kindly"])) == ", write a note. !"
+
+
+def test_the_cues_of_a_class_are_those_that_hold_most_of_its_predictions_up():
+    of = {"rare": (0.9, 10, "positive"), "frequent": (0.3, 100, "positive"), "none": (0.0, 0, "positive")}
+    of |= {"other": (0.5, 50, "negative"), "no class": (0.5, 50, None)}
+    found = [candidate(text, side, flip_rate=rate, n_distinct=n) for text, (rate, n, side) in of.items()]
+    assert _cues(audit(*found)) == {"negative": ["other"], "positive": ["frequent", "rare", "none"]}

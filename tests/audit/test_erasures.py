@@ -2,14 +2,16 @@
 
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from mask_words import masking_bag, reviews
 from shortcut_guardrail import AuditConfig, ConfigError, NothingToRepairError, ShortcutGuardrail, preset
+from shortcut_guardrail.audit import erasures
 from shortcut_guardrail.audit.auditing import audit_texts
-from shortcut_guardrail.audit.erasures import Erasures
+from shortcut_guardrail.audit.erasures import WAYS, Erasures, sampled_texts, try_erasures
 from shortcut_guardrail.audit.streaming import audit_in_shards
 from shortcut_guardrail.data import MemoryTexts
 from shortcut_guardrail.decisions import AuditedCards
@@ -145,6 +147,7 @@ def test_many_words_on_weak_evidence_are_not_neutralised_unasked():
     ("chosen", "changed", "weak", "says"),
     [
         ("mask", (4, 4, 4), False, ()),
+        ("mask", (8, 8, 8), False, ()),  # it may be 5 % as well
         ("mask", (40, 4, 4), True, ("weak evidence", "the mask token changes 40 of 100 predictions (40.0%)")),
         ("cut", (40, 4, 9), False, ("Words are left out, not masked", "(40.0%), and leaving the word out 4.")),
         ("cut", (40, 20, 19), True, ("weak evidence", "leaving the word out changes 20 of 100")),
@@ -156,3 +159,29 @@ def test_what_is_said_of_an_erasure(chosen, changed, weak, says):
     assert tried.weak is weak
     assert len(tried.notes) == bool(says)
     assert all(part in tried.notes[0] for part in says)
+
+
+@pytest.mark.parametrize(
+    ("changed", "chosen"),
+    [
+        ((200, 0, 0), "cut"),  # as good as the other, it is asked about first
+        ((200, 190, 100), "replace"),
+        ((200, 195, 195), "mask"),  # less than the margin, beyond chance as it may be
+        ((9, 3, 3), "mask"),
+    ],
+)
+def test_another_way_than_the_mask_changes_surely_fewer_by_the_margin(monkeypatch, changed, chosen):
+    n = 300 if changed[0] > 100 else 60
+    monkeypatch.setattr(erasures, "_unimportant", lambda *_: None)
+    monkeypatch.setattr(erasures, "erased_texts", lambda texts, units, mask, way: WAYS.index(way))
+    classifier = SimpleNamespace(mask_token_id=1, predict_logits=lambda i: np.eye(2)[(np.arange(n) < changed[i]) * 1])
+    of = SimpleNamespace(encoded=SimpleNamespace(select=lambda _: None))
+    of.saliency = SimpleNamespace(predictions=np.zeros(n, dtype=int))
+    found = try_erasures(classifier, of, np.arange(n), np.zeros(n), AuditConfig())
+    assert (found.chosen, found.n, found.mask, found.cut, found.replace) == (chosen, n, *changed)
+
+
+def test_the_same_texts_are_the_sample_in_any_order():
+    keys = np.random.default_rng(0).permutation(1_000)
+    evidence = keys % 2 == 0
+    assert {*keys[sampled_texts(keys, evidence, 4)]} == {*range(0, 2 * len(sampled_texts(keys, evidence, 4)), 2)}

@@ -1,6 +1,7 @@
 """What adding words to texts does, on a function whose answers are one line of algebra."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from audits import audit, candidate
 from made_answers import bag
 from shortcut_guardrail import AuditConfig
-from shortcut_guardrail.audit import check_conditions, parse_condition
+from shortcut_guardrail.audit import auditing, check_conditions, parse_condition
+from shortcut_guardrail.audit.auditing import ROOM, _side, _with_additions
 from shortcut_guardrail.audit.insertions import (
     LEAST_TRIED,
     RECEIVERS,
@@ -103,6 +105,25 @@ def test_a_pair_is_changed_on_one_side():
     answer = bag({"honestly": 4.0})
     assert tried(answer, pairs, "honestly", side=1)[0]["honestly"].flip_rate == 1.0
     assert tried(answer, pairs, "honestly", side=0)[0]["honestly"].flip_rate == 0.0
+    # It is that on which the word stands more often.
+    texts = [("honestly fine", "so it is"), ("fine", "honestly it is"), ("fine", "it is honestly")]
+    assert [_side(candidate("honestly"), of) for of in (texts, [of[::-1] for of in texts], ["honestly fine"])] == [
+        1,
+        0,
+        0,
+    ]
+
+
+def test_what_is_cut_off_takes_nothing_and_what_is_rare_is_added_to_none(monkeypatch):
+    given, config = [], AuditConfig(min_count=5)
+    monkeypatch.setattr(auditing, "try_insertions", lambda _, *more, **__: given.append(more) or ({}, None))
+    monkeypatch.setattr(auditing, "find_defaults", lambda *_: None)
+    reader = SimpleNamespace(longest=ROOM + 4)
+    encoded = SimpleNamespace(texts=["fits", "too long"], input_ids=[[0] * 4, [0] * 5])
+    report = audit(candidate("rare", n_present=4), candidate("known", n_present=5), candidate("neither", None))
+    _with_additions(report, reader, lambda: [([0, 1], encoded, np.eye(2))], np.arange(2), config)
+    ((texts, probs, wanted, _),) = given
+    assert (texts, probs.tolist(), [one.text for one in wanted]) == (["fits"], [[1, 0]], ["known"])
 
 
 def test_words_are_put_between_words():

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from scipy.stats import ttest_1samp
+from scipy.stats import ttest_1samp, ttest_ind
 
 from made_shards import shard
-from shortcut_guardrail.audit.phrases import acting_together, with_phrases
+from shortcut_guardrail.audit.phrases import _Effects, acting_together, with_phrases
 
 
 def phrase_shard(interaction, joint):
@@ -37,6 +37,10 @@ def test_words_that_merely_stand_together_are_none():
     assert acting_together(lambda: [made]) == {}
     left = left_of(made, {})
     assert [left.count(name) for name in ("to be honest", "honest")] == [0, 10]
+    # Two texts show nothing, and what changes by a fifth of the effect or less is no more than its own.
+    few = {"interaction": [-3.0, -3.01], "joint": [-4.0] * 2}
+    assert acting_together(lambda: [shard([(2, {"so it": 0})] * 2, n_words={"so it": 2}, **few)]) == {}
+    assert acting_together(lambda: [phrase_shard(-0.7, joint=-4.0)]) == {}
     # A phrase whose masking makes the answer surer holds nothing up.
     assert acting_together(lambda: [phrase_shard(-3.0, joint=4.0)]) == {}
 
@@ -50,6 +54,17 @@ def test_the_more_phrases_are_tested_the_more_is_asked_of_each():
     assert acting_together(lambda: [made, *others]) == {}
     assert 0.01 < ttest_1samp(0.005 + 0.01 * np.arange(6), 0).pvalue < 0.012
     assert acting_together(lambda: [phrase_shard(0.005, joint=-0.1)]) == {}
+
+
+@pytest.mark.parametrize(("apart", "depends"), [(0.36, True), (0.31, False)])
+def test_the_first_and_the_last_word_of_a_phrase_are_two_tests(apart, depends):
+    effects, alone = _Effects(), 0.1 * np.arange(5)
+    assert (ttest_ind(alone - apart, alone, alternative="less").pvalue < 0.005) == depends
+    for value in alone:
+        effects.alone["to"].add(value)
+        effects.inside["to be", "to"].add(value - apart)
+        effects.whole["to be"].add(-0.1)
+    assert effects.depends_on_context("to be") == depends
 
 
 def test_a_word_that_does_more_within_a_phrase_than_elsewhere_makes_it_a_finding():
