@@ -11,7 +11,7 @@ import torch
 from shortcut_guardrail.audit import audit_texts
 from shortcut_guardrail.cards import PullingWord, find_flips, make_cards, masked_answers, masking, word_vectors
 from shortcut_guardrail.cards.card import card_id
-from shortcut_guardrail.cards.grouping import group_words
+from shortcut_guardrail.cards.grouping import _grown, group_words
 from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.data import text_hash
 from shortcut_guardrail.models.classifier import TextClassifier
@@ -40,9 +40,6 @@ def cards_of(classifier, texts=TEXTS, **config):
 
 def groups(classifier, *words):
     return [{w.text for w in found} for found in group_words(classifier, [PullingWord(*w) for w in words])]
-
-
-# Which words go together
 
 
 def test_content_and_stems():
@@ -152,7 +149,9 @@ def test_the_vector_of_a_word_is_the_mean_of_its_pieces_without_the_mean_of_all(
     np.testing.assert_allclose(found, expected / np.linalg.norm(expected), atol=1e-6)
 
 
-# What masking a set changes
+def test_a_word_that_is_like_two_found_ones_is_on_one_card():
+    vectors = np.array([[1.0, 0.0], [0.0, 1.0], [0.71, 0.7]])
+    assert _grown(vectors, [0, 1], np.full(3, 0.6)) == [[0, 2], [1]]
 
 
 def test_a_card_counts_the_answers_that_change_with_all_its_words_masked(classifier):
@@ -224,6 +223,11 @@ def test_a_word_within_a_phrase_of_another_card_belongs_to_the_phrase(classifier
     flips = find_flips(classifier, encoded, make_cards(classifier, (word, phrase), lambda: pieces))
     assert [[flip.row for flip in of_card] for of_card in flips.values()] == [[0], [1]]
     assert masked_answers(classifier, encoded, ["honestly"], kept=["honestly bad"]).rows.tolist() == [0]
+    # A text that repeats another is no second flip, and a word that alone changes nothing is on no card.
+    repeats = classifier.encode([*encoded.texts, "Honestly, the ROOM was bad!"])
+    (flips,) = find_flips(classifier, repeats, make_cards(classifier, (word,), lambda: pieces)).values()
+    assert [flip.row for flip in flips] == [0, 1]
+    assert counts(replace(word, changes=0)) == {}
 
 
 def test_pairs(classifier):
@@ -238,9 +242,6 @@ def test_tokens_that_are_pieces_of_words_are_on_no_card():
     report = audit_texts(classifier, classifier.encode(texts), AuditConfig(unit="token", top_k=3))
     assert {c.text for c in report.candidates if c.flip_rate == 1} == {"##z", "honestly"}
     assert [card.words for card in report.cards] == [("honestly",)]
-
-
-# Flips
 
 
 def test_flips_are_those_of_a_slow_loop(bert):
@@ -280,9 +281,6 @@ def test_flips_with_answers_that_are_known(classifier, monkeypatch):
     np.testing.assert_allclose(known.before, found.before, atol=1e-6)
     np.testing.assert_allclose(known.after, found.after, atol=1e-6)
     assert [values.shape for values in masked_answers(classifier, encoded, ["hotel"])] == [(0,), (0, 2), (0, 2)]
-
-
-# Given what is taken
 
 
 # "honestly" pushes these texts so near the edge that the full stop tips them; without it they are far from it.
@@ -354,9 +352,6 @@ def test_nothing_changes_where_nothing_is_given_and_it_costs_one_pass_for_each_t
     for words in ([".", "so"], ["bad"]):
         assert not np.array_equal(answered.without(words, given=["honestly"])[1], answered.probs)
     assert passes == [4, 6, 3]  # the four that hold "honestly" once, then those of each set
-
-
-# The id
 
 
 def test_an_id_is_of_the_words_and_the_class_and_can_be_written_by_anybody():

@@ -47,6 +47,8 @@ def test_a_phrase_reaches_into_no_pair_and_what_is_cut_off_is_not_there(classifi
     long = " ".join(["soup"] * 40)
     encoded = classifier.encode([f"{long} honestly", f"honestly {long}"])
     assert WordFinder(["honestly"]).present_in(encoded).tolist() == [False, True]
+    half = " ".join(["soup"] * (len(encoded.input_ids[0]) - 2))
+    assert not WordFinder(["soup honestly"]).present_in(classifier.encode([f"{half} honestly"])).any()
 
 
 def test_masking_keeps_all_other_tokens_and_the_texts_given(classifier):
