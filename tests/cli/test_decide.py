@@ -33,19 +33,9 @@ def audited(run, data, tmp_path) -> Path:
 
 @pytest.fixture
 def asked(run, audited, data, tmp_path) -> Path:
-    run(
-        "questions",
-        audited,
-        "model",
-        data,
-        "--word-groups",
-        "all",
-        "--out",
-        tmp_path / "questions.csv",
-        "--text-column",
-        "text",
-    )
-    return tmp_path / "questions.csv"
+    file = tmp_path / "questions.csv"
+    run("questions", audited, "model", data, "--word-groups", "all", "--out", file, "--text-column", "text")
+    return file
 
 
 def keys_in(audit: Path) -> list[dict]:
@@ -84,6 +74,10 @@ def test_the_whole_way_from_an_audit_to_a_guard(run, audited, asked, fitted, tmp
     # The same words by flags make the same answers.
     other, _ = fitted(*(part for word in honestly["words"] for part in ("--shortcut", word)))
     assert other["debias_strength"] == record["debias_strength"]
+    # Evidence may be counted on after it decided.
+    again = ("--reviewer", "anna", "--keep-asking", "--out", tmp_path / "all.json")
+    run("decide", audited, asked, *again)
+    assert decided(tmp_path / "all.json")["fixed"] > 8
 
 
 def test_questions_are_blind_and_their_keys_stand_apart(audited, asked):
