@@ -59,6 +59,7 @@ def test_gradients_reach_every_token_and_no_padding_and_none_is_left(decoder):
     assert (found.positions >= 0).all()
 
 
+@pytest.mark.filterwarnings("ignore:Small groups")
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # PEFT's, about Transformers
 @pytest.mark.filterwarnings("ignore:fan_in_fan_out is set to False:UserWarning")  # PEFT's, about GPT-2's layers
 def test_it_is_audited_by_cutting_and_distilled_and_loaded_by_peft_alone(decoder, tmp_path):
@@ -69,6 +70,8 @@ def test_it_is_audited_by_cutting_and_distilled_and_loaded_by_peft_alone(decoder
     report = guard.audit(TEXTS)
     assert (report.erasure, report.erasures.mask) == ("cut", None)
     before = guard.predict_proba(TEXTS)
+    evaluated = guard.evaluate(TEXTS, guard.predict(TEXTS))
+    assert (evaluated.accuracy, evaluated.sensitivity.n, 0 < evaluated.mstps < 1) == (1.0, len(TEXTS), True)
     settings = {"adapter": {"learning_rate": 0.01, "min_steps": 8, "target_change": 0.0}}
     guard.repair(TEXTS, strategy="distill", shortcuts=["honestly"], strength=0.5, config=settings)
     np.testing.assert_array_equal(guard.predict_proba(TEXTS, strength=0), before)
