@@ -17,6 +17,7 @@ from made_guards import TEXTS
 from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail
 from shortcut_guardrail import guardrail as facade
 from shortcut_guardrail.config import AdapterConfig, AuditConfig, CertifyConfig, SaliencyConfig
+from shortcut_guardrail.data.sources import MemoryTexts
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
 from shortcut_guardrail.mitigation import Wanted
 from shortcut_guardrail.models import Windowing
@@ -136,7 +137,7 @@ def test_the_same_seed_gives_the_same_predictions_and_fitting_again_starts_from_
 
 
 @pytest.mark.filterwarnings("ignore:Small groups")
-def test_an_evaluation_at_strength_0_is_the_base_models(bert, guard, texts):
+def test_an_evaluation_at_strength_0_is_the_base_models(bert, guard, texts, tmp_path):
     rows = texts, ["positive", "negative"] * 4
     base = ShortcutGuardrail(*bert, batch_size=4).evaluate(*rows, shortcuts=["honestly"])
     guarded = guard.evaluate(*rows, shortcuts=["honestly"])
@@ -149,6 +150,8 @@ def test_an_evaluation_at_strength_0_is_the_base_models(bert, guard, texts):
     assert result.mstps == own.mstps != result.mstps_base_tokens
     assert (own.saliency.positions != base.saliency.positions).any()
     assert own.mstps == guard.audit(texts, top_k=1, strength=1.0).mstps  # the guard's own strength
+    shards = guard.audit_in_shards(MemoryTexts(texts), tmp_path, config=AuditConfig(top_k=1), strength=0)
+    assert shards.report.mstps == pytest.approx(base.mstps)
 
 
 def test_long_texts_are_cut_and_counted(bert, texts):
