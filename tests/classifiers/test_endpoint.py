@@ -160,10 +160,11 @@ def test_sampled_answers_are_counted():
 def test_a_busy_server_is_asked_again_when_it_says(tmp_path):
     later = formatdate(time.time() + 30, usegmt=True)
     replies = [(429, {"Retry-After": "7"}, {}), (503, {"Retry-After": later}, b"busy"), (500, {}, b"")]
+    replies += [(429, {"Retry-After": "-3"}, {}), (429, {"Retry-After": formatdate(0, usegmt=True)}, {})]  # long ago
     with served(lambda text, body: replies.pop(0) if replies else by_words(text, body)) as asked:
         assert not np.isnan(opened(tmp_path, asked.url).predict_proba(TEXTS[:1])).any()
-        assert len(asked.bodies) == 4
-    assert waits[0] == 7
+        assert len(asked.bodies) == 6
+    assert (waits[0], *waits[3:]) == (7, 0, 0)
     assert 20 < waits[1] <= 30
     assert 2 <= waits[2] <= 4
 
@@ -236,13 +237,16 @@ def test_no_faster_than_allowed_and_as_many_side_by_side_as_are(tmp_path):
         return by_words(text, body)
 
     with served(slow) as asked:
-        opened(tmp_path, asked.url, "parallel = 3").predict_proba(TEXTS)
+        source = opened(tmp_path, asked.url, "parallel = 3")
+        source.predict_proba(TEXTS)
         assert 1 < max(together) <= 3
+        assert source.cost([f"so {text}" for text in TEXTS]).seconds < 0.1 * len(TEXTS)
         source = opened(tmp_path, asked.url, "requests_per_minute = 6\nparallel = 1", cache=False)
         assert source.cost(TEXTS).seconds == 120
         source.predict_proba(TEXTS[:4])
         assert len(waits) == 3
         assert waits[-1] == pytest.approx(30, abs=5)
+        assert source.cost(TEXTS).seconds == 80, "as many as are allowed, however fast it answers"
 
 
 def test_the_key_is_sent_and_shows_nowhere(tmp_path, monkeypatch):

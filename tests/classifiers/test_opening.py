@@ -115,6 +115,8 @@ def test_texts_longer_than_the_context_are_cut_and_it_says_so(decoder, tmp_path)
     np.testing.assert_array_equal(cut[0], found[0])
     with pytest.warns(GuardrailWarning):
         pair = source.predict_proba([(long, "b"), (long, "c"), ("x" * 150 + "y" + long, "b")])
+    cost = source.cost([long])
+    assert cost.tokens == 256 * cost.calls, "what is cut off is not paid for"
     # Of the longer one more is seen than half of the room.
     assert len({tuple(row) for row in pair.tolist()}) == 3
     file = 'kind = "causal"\nmodel = "decoder"\nmax_length = 200\n'

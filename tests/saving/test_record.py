@@ -114,15 +114,10 @@ def test_half_a_record_is_damaged(tmp_path):
 
 def test_the_model_card_states_what_a_reader_needs():
     card = model_card(RECORD)
-    for part in (
-        "owner/model",
-        "f" * 64,
-        "`bad`, `good`",
-        "9 given, 8 used for training",
-        "0.3 (calibrated)",
-        "| 0.3 | 0.750",
-    ):
+    for part in ("owner/model", "f" * 64, "`bad`, `good`", "9 given, 8 used for training"):
         assert part in card
+    assert "0.3 (calibrated)" in card
+    assert "| 0.3 | 0.750" in card
     assert "was not checked with labels" not in card
     assert "The strength was not checked with labels" in model_card(
         replace(RECORD, calibration=None, strength_source="fixed")
@@ -133,16 +128,9 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
     unlabelled = UnlabelledCalibration(0.5, 9, 3, (AgreementPoint(0.5, divergence=0.125, agreement=0.75),))
     certificate = CERTIFICATE
     shortcuts = Shortcut("to be | honest`", "named"), Shortcut("happy", "cleared")
-    mask = replace(
-        RECORD,
-        strategy="mask",
-        plain_peft_equivalent=False,
-        training=AdapterTraining(9),
-        calibration=None,
-        unlabelled_calibration=unlabelled,
-        certificate=certificate,
-        shortcuts=shortcuts,
-    )
+    values = {"unlabelled_calibration": unlabelled, "certificate": certificate, "shortcuts": shortcuts}
+    values |= {"strategy": "mask", "plain_peft_equivalent": False, "training": AdapterTraining(9), "calibration": None}
+    mask = replace(RECORD, **values)
     card = model_card(mask)
     for part in (
         "| Shortcut words | `to be / honest'` |",
@@ -183,3 +171,19 @@ MORE = "which the labels overrule: strength 0.3, or the original model, predicts
 def test_what_labels_said_of_the_strength_that_unlabelled_texts_chose(strength, before, p_value, said):
     found = replace(CALIBRATION, strength=strength, without_labels=before, p_value=p_value)
     assert what_labels_said(found) == said
+    both = (*CALIBRATION.curve[:2], replace(CALIBRATION.curve[1], strength=1.0))  # of which either is the best
+    found = replace(found, curve=both, strength=1.0, without_labels=1.0, p_value=1.0)
+    assert what_labels_said(found).endswith("no strength predicts more of the labelled ones rightly.")
+
+
+def test_the_hub_reads_what_a_repair_belongs_to_and_what_was_measured_at_its_strength():
+    def top(**values):
+        return model_card(replace(RECORD, **values)).split("---")[1]
+
+    assert "base_model: owner/model" in top()
+    assert "base_model_relation: adapter" in top()
+    assert "value: 0.75" in top()
+    masks = top(strategy="mask", plain_peft_equivalent=False)
+    assert ("base_model: owner/model" in masks, "relation" in masks, "lora" in masks) == (True, False, False)
+    assert "base_model" not in top(base_model=RECORD.base_model | {"name": str(Path.cwd())})
+    assert "value:" not in top(debias_strength=0.5)
