@@ -15,6 +15,7 @@ from shortcut_guardrail.errors import NothingToRepairError
 from tiny_models import tiny_bert
 
 SMALL = {"train": 60, "deployment": 24, "support": 20, "reversed": 40, "in_distribution": 20}
+FEW_STEPS = {"auto": {"adapter": {"min_steps": 10}}, "paper": None}
 SYSTEMS = ("original", "paper", "repaired")
 
 
@@ -27,12 +28,15 @@ def encoder_in(folder):
 
 
 def run(encoder, *, seed=3, sizes=SMALL, epochs=2):
-    """The demo on a tiny encoder, which learns too little for the audit to find the word: here a person names it."""
+    """The demo on a tiny encoder, which learns too little for the audit to find the word: here a person names it.
+
+    Few steps: the adapters that are trained here have to be the same again, not good.
+    """
     repair = ShortcutGuardrail.repair
 
     def named(guard, *data, strategy="auto", **options):
         words = [SHORTCUT] if strategy == "auto" else []
-        return repair(guard, *data, strategy=strategy, shortcuts=words, **options)
+        return repair(guard, *data, strategy=strategy, shortcuts=words, config=FEW_STEPS[strategy], **options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ShortcutGuardrail, "repair", named)
