@@ -36,6 +36,9 @@ COMMANDS = [
 PYTHON, PRINTED = next((body, BLOCKS[i + 1][1]) for i, (kind, body) in enumerate(BLOCKS) if kind == "python")
 
 
+FAST = ["--precision", "auto"]
+"""For the commands that answer texts: the number format of the notebooks and the Python block, which make the same."""
+
 TRAIN = """
 from pathlib import Path
 from shortcut_guardrail.demo.corpus import make_corpus
@@ -94,7 +97,7 @@ def audited(place):
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
         patch.chdir(place)
         patch.setenv("COLUMNS", "80")
-        assert main.call(shlex.split(COMMANDS[0][0])[1:]) == 0
+        assert main.call(shlex.split(COMMANDS[0][0])[1:] + FAST) == 0
     return printed.getvalue()
 
 
@@ -175,10 +178,10 @@ def test_every_command_prints_what_the_readme_says(place, audited, ok, monkeypat
     monkeypatch.setenv("COLUMNS", "80")
     check_output(COMMANDS[0][1], audited)
     for command, said in COMMANDS[1:]:
-        if command.split()[1] == "decide":
-            ok(*shlex.split(QUESTIONS)[1:])
+        if decides := command.split()[1] == "decide":
+            ok(*shlex.split(QUESTIONS)[1:], *FAST)
             answer_rightly(Path("questions.csv"))
-        check_output(said, ok(*shlex.split(command)[1:])[0])
+        check_output(said, ok(*shlex.split(command)[1:], *([] if decides else FAST))[0])
 
 
 @pytest.mark.slow
