@@ -1,6 +1,7 @@
 """Which predictions a repair changes: counted over all texts, without asking the model what is known."""
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -72,6 +73,14 @@ def test_what_is_known_is_not_asked_again(guard, monkeypatch):
     about = base, guard._fitted.guard, encoded, 1.0, guard.shortcuts.finder
     known = changes.prediction_changes(*about, probs=probs)
     assert asked == [12]  # those with the word, with the guard alone
+    assert changes.prediction_changes(*about, probs=probs, seed=1).examples != known.examples
     asked.clear()
     assert changes.prediction_changes(*about, probs=None) == known
     assert asked == [12, 12]
+    # Of several labels one is known, and the others are not.
+    one = TextClassifier(*tiny_bert(problem_type="multi_label_classification"), label="mixed")
+    same, texts = SimpleNamespace(only=None, at=lambda _: nullcontext(one)), one.encode(TEXTS)
+    of = one, same, texts, 1.0, guard.shortcuts.finder
+    found = changes.prediction_changes(*of, probs=one.predict_proba(texts))
+    assert found == changes.prediction_changes(*of, probs=None)
+    assert [(other.n, other.moved) for other in found.others] == [(12, 0)] * 2

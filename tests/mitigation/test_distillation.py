@@ -6,6 +6,7 @@ import torch
 
 from shortcut_guardrail import AdapterConfig
 from shortcut_guardrail.config import DistillConfig, GuardrailConfig
+from shortcut_guardrail.mitigation import distillation
 from shortcut_guardrail.mitigation.distillation import (
     Distiller,
     counterfactual,
@@ -14,6 +15,7 @@ from shortcut_guardrail.mitigation.distillation import (
     with_shortcuts_put_in,
 )
 from shortcut_guardrail.mitigation.lora import attach_adapter
+from shortcut_guardrail.mitigation.training import AdapterTraining
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts
 from tiny_models import tiny_bert
@@ -105,9 +107,12 @@ def test_texts_without_a_shortcut_come_again_with_one_and_the_same_answer(classi
     for added, row in zip(more.input_ids[len(texts) :], rest, strict=True):
         assert [i for i in added if i != word] == list(encoded.input_ids[row])
         assert len(added) == len(encoded.input_ids[row]) + 1
+    again, other = (with_shortcuts_put_in(given, HONESTLY.finder, 32, seed=seed)[0].input_ids for seed in (0, 1))
+    assert [one.tolist() for one in more.input_ids] == [one.tolist() for one in again]
+    assert [one.tolist() for one in other] != [one.tolist() for one in again]
 
 
-def test_a_word_that_must_not_decide_alone_keeps_what_it_does_with_the_rest(bag):
+def test_a_word_that_must_not_decide_alone_keeps_what_it_does_with_the_rest(bag, monkeypatch):
     """The bag's margins: honestly 4, great 1.5, bad -1; "honestly" decides the second text and not the first."""
     classifier = TextClassifier(*bag)
     given = ["honestly great", "honestly bad", "quite honestly bad", "great soup", "bad soup"]
@@ -126,6 +131,10 @@ def test_a_word_that_must_not_decide_alone_keeps_what_it_does_with_the_rest(bag)
     assert len(texts) == 3 + 2
     np.testing.assert_allclose(expected.logits[3:], due[3:], atol=1e-5)
     assert expected.bearing.tolist() == [True, False, False, True, True]
+    taught, done = [], (None, AdapterTraining(5))
+    monkeypatch.setattr(distillation, "run_training", lambda *a, **_: taught.append(a[2].keywords["examples"]) or done)
+    distill_adapter(classifier, encoded, target, alone.finder, GuardrailConfig(), seed=0)
+    assert [len(part) for part in taught[0]] == [3 + 2] * 3
     assert counterfactual(classifier, encoded, HONESTLY).open is None
 
 

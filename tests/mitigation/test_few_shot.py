@@ -54,6 +54,10 @@ def test_the_adapter_learns_its_labels_and_leaves_the_base(classifier, support):
     assert (adapted.argmax(axis=1) == labels).mean() > (before.argmax(axis=1) == labels).mean()
     assert training.losses[-1] < training.losses[0]
     assert (training.n_texts, training.n_trained) == (len(labels), len(labels))
+    for once, n in ((True, len(labels)), (False, 2 * len(labels))):
+        how = replace(ADAPTER, max_steps=1, deduplicate=once)
+        twice = classifier.encode(support[0] * 2), np.tile(labels, 2)
+        assert few_shot_adapter(classifier, *twice, how, seed=0)[1].n_texts == n
     np.testing.assert_array_equal(classifier.predict_logits(encoded), before)
 
 
