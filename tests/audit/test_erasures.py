@@ -60,6 +60,7 @@ def test_nothing_changes_where_the_mask_does_nothing(unit):
     if unit == "word":
         cut = audited(0.0, unit=unit, erasure="cut")
         assert cut.erasure == "cut"
+        assert AuditedCards.of(cut).id != AuditedCards.of(by_mask).id, "what is decided of one is not of the other"
         assert AuditedCards.of(cut).id != AuditedCards.of(by_mask).id
 
 

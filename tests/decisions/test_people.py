@@ -98,6 +98,9 @@ def test_answers_to_texts_with_a_word_of_a_shortcut_wait_once_it_is_decided():
         assert judge_cards([*shortcut, *other], said)[1].outcome == "shortcut"
     assert judge_cards([*other, *shortcut], answers)[0].outcome == "shortcut"
     assert judge_cards([*shortcut, *ask("o", 12)], answers)[1].outcome == "shortcut"
+    # Of what is decided nothing waits.
+    decided = judge_cards([*shortcut, *ask("o", 8), *ask("o", 4, 8, holds=("s",))], answers)[1]
+    assert (decided.outcome, decided.fixed, decided.waiting) == ("shortcut", 8, 0)
     # Somebody calls it one whatever the answers say.
     assert judge_cards([*shortcut, *other], unclear, shortcuts=["s"])[1].waiting == 9
 
