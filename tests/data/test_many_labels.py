@@ -6,6 +6,7 @@ import pytest
 
 from shortcut_guardrail import ConfigError, DataError
 from shortcut_guardrail.data import read_data, read_thresholds
+from shortcut_guardrail.data.many_labels import of_one_label
 
 ROWS = [
     {"text": "good soup", "toxic": 0, "insult": 1.0, "labels": ["insult"]},
@@ -27,6 +28,15 @@ def test_a_column_of_the_labels_name_or_lists(tmp_path):
     (tmp_path / "data.csv").write_text('text,toxic,labels\ngood soup,0,"[""insult""]"\nbad soup,1,[]\n')
     assert read_data(tmp_path / "data.csv", label="toxic").labels == ["0", "1"]
     assert read_data(tmp_path / "data.csv", label="insult").labels == ['["insult"]', "[]"]
+
+
+def test_lists_are_names_in_any_case_or_a_number_for_each_label():
+    names, lists = ["toxic", "Insult"], [["Insult"], [" insult "], [], '["toxic", "INSULT"]', [0, 1], (1.0, 0)]
+    assert of_one_label(lists, "Insult", names) == ["1", "1", "0", "1", "1", "0"]
+    assert of_one_label([1, "yes", "[so"], "Insult", names) == [1, "yes", "[so"], "what is no list stays as it is"
+    for wrong, said in ((["insul"], "'insul' .* Did you mean"), ([0, 2], "no label '0'"), ([1], "no label '1'")):
+        with pytest.raises(DataError, match=said):
+            of_one_label([["toxic"], wrong], "toxic", names)
 
 
 def test_what_is_wrong_is_said_with_its_line(tmp_path):
