@@ -101,6 +101,8 @@ def test_what_is_asked_can_be_described(tmp_path):
         assert (body["max_completion_tokens"], body["top_logprobs"], "max_tokens" in body) == (9, 5, False)
         other = opened(tmp_path, asked.url, more, labels=["0", "1"], descriptions={"0": "awful"})
         assert source.fingerprint() != other.fingerprint()
+        told = ("", 'answers = "samples"', "samples = 3", "[request]\ntop_logprobs = 5")
+        assert len({opened(tmp_path, asked.url, one).fingerprint() for one in told}) == 4
 
 
 def test_asked_twice_it_is_paid_twice_and_no_more(tmp_path):
