@@ -103,6 +103,14 @@ def bag() -> tuple[Any, Any]:
     return planted_bag()
 
 
+@pytest.fixture
+def classifier(bag: tuple[Any, Any]) -> Any:
+    """The same, as the library reads it."""
+    from shortcut_guardrail.models import TextClassifier
+
+    return TextClassifier(*bag)
+
+
 @pytest.fixture(scope="session")
 def family():
     """Builds a tiny classifier of a model family by name."""

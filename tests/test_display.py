@@ -12,17 +12,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from audits import CALIBRATION, HOSTILE, NAN, UNTESTED, audit, candidate, evaluation, group
-from shortcut_guardrail import (
-    FitReport,
-    Repair,
-    ShardedAudit,
-    Shortcut,
-    ShortcutGuardrail,
-    Shortcuts,
-    StrengthChoice,
-    preset,
-)
-from shortcut_guardrail.config import updated
+from shortcut_guardrail import FitReport, Repair, ShardedAudit, Shortcut, ShortcutGuardrail, Shortcuts, StrengthChoice
+from shortcut_guardrail.config import preset, updated
 from shortcut_guardrail.display import (
     Summary,
     cell,

@@ -6,18 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from shortcut_guardrail.audit.conditions import (
-    Condition,
-    Estimate,
-    Metric,
-    check_conditions,
-    check_limits,
-    common_metrics,
-    newly_flagged,
-    parse_condition,
-    parse_limit,
-    read_result,
-)
+from shortcut_guardrail.audit import Condition, Estimate, Metric, check_conditions, check_limits, common_metrics
+from shortcut_guardrail.audit.conditions import newly_flagged, parse_condition, parse_limit, read_result
 from shortcut_guardrail.errors import ConfigError, DataError
 from shortcut_guardrail.stats.exact import exact_interval
 

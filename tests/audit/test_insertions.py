@@ -9,18 +9,9 @@ import pytest
 from audits import audit, candidate
 from made_answers import bag
 from shortcut_guardrail import AuditConfig
-from shortcut_guardrail.audit import auditing, check_conditions, parse_condition
+from shortcut_guardrail.audit import Insertions, auditing, check_conditions, insertions, parse_condition
 from shortcut_guardrail.audit.auditing import ROOM, _side, _with_additions
-from shortcut_guardrail.audit.insertions import (
-    LEAST_TRIED,
-    RECEIVERS,
-    SCREENED_ON,
-    Insertion,
-    Insertions,
-    Wanted,
-    try_insertions,
-    with_words,
-)
+from shortcut_guardrail.audit.insertions import LEAST_TRIED, RECEIVERS, SCREENED_ON, Insertion, Wanted, try_insertions
 from shortcut_guardrail.errors import ConfigError
 from shortcut_guardrail.report.insertions import added_rate, added_rate_of_card, insertions_said
 
@@ -127,12 +118,12 @@ def test_what_is_cut_off_takes_nothing_and_what_is_rare_is_added_to_none(monkeyp
 
 
 def test_words_are_put_between_words():
-    assert [with_words("It rains, again.", ["oh", "well"], at) for at in ("start", "middle", "end")] == [
+    assert [insertions.with_words("It rains, again.", ["oh", "well"], at) for at in ("start", "middle", "end")] == [
         "oh well It rains, again.",
         "It rains oh well , again.",
         "It rains, again. oh well",
     ]
-    assert [with_words("Hm", ["oh"], at) for at in ("start", "middle", "end")] == ["oh Hm", "Hm oh", "Hm oh"]
+    assert [insertions.with_words("Hm", ["oh"], at) for at in ("start", "middle", "end")] == ["oh Hm", "Hm oh", "Hm oh"]
 
 
 def of(changed: int, *, found: bool = True) -> Insertion:

@@ -7,15 +7,9 @@ import pytest
 import torch
 
 from shortcut_guardrail.config import ShortcutConfig
-from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.shortcuts.labels import Paired, paired_evidence, weigh
 from shortcut_guardrail.shortcuts.named import Shortcut
 from shortcut_guardrail.stats.paired import LEAST_CHANGE, holm, sign_flip_test
-
-
-@pytest.fixture
-def classifier(bag):
-    return TextClassifier(*bag)
 
 
 def test_paired_evidence_counts_answers_with_and_without(classifier):

@@ -13,23 +13,11 @@ from shortcut_guardrail import ConfigError
 from shortcut_guardrail.audit.auditing import audit_texts
 from shortcut_guardrail.config import ShortcutConfig
 from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.shortcuts import find_shortcuts
 from shortcut_guardrail.shortcuts.named import REASONS, Reason, Shortcut, Shortcuts, Verdict, with_said
-from shortcut_guardrail.shortcuts.search import (
-    _audited,
-    _dominant,
-    _read_masked,
-    _Reading,
-    find_shortcuts,
-    fixed_phrases,
-)
+from shortcut_guardrail.shortcuts.search import _audited, _dominant, _read_masked, _Reading, fixed_phrases
 from shortcut_guardrail.stats.exact import exact_interval
 from shortcut_guardrail.text.units import words_as_units
-
-
-@pytest.fixture
-def classifier(bag):
-    return TextClassifier(*bag)
-
 
 # The choice. In the planted bag of words "honestly" weighs more than all else, so it overrides "bad" and "awful".
 

@@ -4,17 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from shortcut_guardrail.stats import (
-    agreement_bound,
-    agreement_share,
-    balanced_cut,
-    fdr_q_values,
-    mixed_bound,
-    net_fixed,
-    p_of_bound,
-    reference_bound,
-)
-from shortcut_guardrail.stats.second_model import SLACK
+from shortcut_guardrail.stats import agreement_bound, agreement_share, balanced_cut, fdr_q_values
+from shortcut_guardrail.stats.second_model import SLACK, mixed_bound, net_fixed, p_of_bound, reference_bound
 
 
 def said(ups: int, downs: int) -> np.ndarray:

@@ -12,14 +12,8 @@ from scipy.stats import binom
 from checkout import ROOT
 from shortcut_guardrail import ConfigError, DataError
 from shortcut_guardrail.config import CertifyConfig
-from shortcut_guardrail.strength.certificate import (
-    _gain_bound,
-    certified_instead,
-    certify_answers,
-    certify_counts,
-    texts_to_label,
-    upper_bound,
-)
+from shortcut_guardrail.strength import certified_instead, certify_answers, texts_to_label
+from shortcut_guardrail.strength.certificate import _gain_bound, certify_counts, upper_bound
 
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.text.edits import masked_texts, shortened_texts, with_insertions
 from shortcut_guardrail.text.finder import WordFinder
 
@@ -16,11 +15,6 @@ def without(classifier, texts, edit):
     """The texts as given, and without "honestly"."""
     encoded = classifier.encode(texts)
     return encoded, edit(encoded, WordFinder(["honestly"]).positions(encoded), classifier.tokenizer.mask_token_id)
-
-
-@pytest.fixture
-def classifier(bag):
-    return TextClassifier(*bag)
 
 
 @pytest.mark.parametrize(
