@@ -168,15 +168,14 @@ def _alike(seeds: Sequence[Columns]) -> tuple[list[Array], Array, list[dict[str,
 
 
 def _distinct(table: Array) -> tuple[Array, Array, Array]:
-    """The distinct rows in order, which of them each row is, and how often each occurs; NaN is like NaN.
+    """The distinct rows in order, which of them each row is, and how often each occurs.
 
     As `np.unique` along the first axis, which compares whole rows and takes many times as long.
     """
     order = np.lexsort(table.T[::-1])
     rows = table[order]
-    differs = (rows[1:] != rows[:-1]) & ~(np.isnan(rows[1:]) & np.isnan(rows[:-1]))
     first = np.ones(len(table), dtype=bool)
-    first[1:] = differs.any(axis=1)
+    first[1:] = (rows[1:] != rows[:-1]).any(axis=1)
     which = np.empty(len(table), dtype=np.int64)
     which[order] = np.cumsum(first) - 1
     return rows[first], which, np.bincount(which)
