@@ -1,11 +1,12 @@
-"""The interval of a mean, against its formula and by coverage."""
+"""The intervals of a mean and of a share, against their formula and by coverage."""
 
 import math
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
-from shortcut_guardrail.stats import mean_interval
+from shortcut_guardrail.stats import exact_interval, mean_interval
 
 
 def test_it_is_cut_at_0_and_1_and_a_single_value_has_none():
@@ -28,3 +29,10 @@ def test_a_few_dozen_skewed_values_do_not_suffice():
     mean = 0.05 * 0.9 + 0.95 * 0.005
     covered = np.mean([low <= mean <= high for low, high in map(mean_interval, drawn)])
     assert covered == pytest.approx(0.79, abs=0.03)
+
+
+def test_the_exact_interval_of_a_share_is_the_one_of_scipy():
+    for k, n, level in ((0, 1, 0.95), (1, 1, 0.95), (3, 40, 0.9), (645, 645, 0.999), (57, 10_000, 0.95)):
+        found = binomtest(k, n).proportion_ci(level, method="exact")
+        assert exact_interval(k, n, level) == pytest.approx((found.low, found.high), abs=1e-9)
+    assert np.isnan(exact_interval(0, 0)).all()
