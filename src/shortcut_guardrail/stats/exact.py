@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 
 from ..typing import Array
 
@@ -60,16 +59,15 @@ def binned_mean_interval(mean: float, counts: Sequence[int], n: int) -> tuple[fl
     return (max(0.0, mean - half), min(1.0, mean + half))
 
 
-@lru_cache(maxsize=65_536)
 def paired_p_value(gained: int, lost: int) -> float:
     """Two-sided exact McNemar test of two systems on the same rows, from the counts of rows only one got right."""
-    from scipy.stats import binomtest
+    from scipy.special import bdtr
 
-    return float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
+    return min(1.0, 2 * float(bdtr(min(gained, lost), gained + lost, 0.5)))
 
 
 def mcnemar_greater(successes: int, failures: int) -> float:
     """Exact one-sided McNemar test: are successes more than chance makes of them?"""
-    from scipy.stats import binom
+    from scipy.special import bdtrc
 
-    return float(binom.sf(successes - 1, successes + failures, 0.5))
+    return float(bdtrc(successes - 1, successes + failures, 0.5))
