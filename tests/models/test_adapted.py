@@ -63,13 +63,8 @@ def test_every_way_to_an_adapter_answers_as_it_does_and_leaves_the_model_alone(m
     before = {name: p.clone() for name, p in adapted.named_parameters()}
     assert (torch.from_numpy(plain.predict_proba(list(SHORTCUT_TEXTS))) - expected).abs().max() > 1e-2
     prints = set()
-    for found in (
-        str(folder / "adapter"),
-        str(folder / "both"),
-        "me/lora",
-        (adapted, tokenizer),
-        (adapted.get_base_model(), tokenizer),
-    ):
+    folders, own = (str(folder / "adapter"), str(folder / "both"), "me/lora"), (adapted, adapted.get_base_model())
+    for found in (*folders, *((model, tokenizer) for model in own)):
         guard = guard_of(found)
         answers = torch.from_numpy(guard.predict_proba(list(SHORTCUT_TEXTS)))
         torch.testing.assert_close(answers, expected, atol=1e-5, rtol=0)

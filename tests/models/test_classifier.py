@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from shortcut_guardrail.errors import ConfigError, GuardrailWarning, ModelError,
 from shortcut_guardrail.mitigation.lora import attach_adapter
 from shortcut_guardrail.mitigation.maskcl import train_adapter
 from shortcut_guardrail.models import measured_seconds, weights
-from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.models.classifier import TextClassifier, _control_ids
 from shortcut_guardrail.models.loading import load_model
 from tiny_models import FAMILIES, tiny_bert, wordpiece_tokenizer
 
@@ -60,6 +61,8 @@ def test_padding_and_batches_change_no_prediction_and_pairs_get_the_tokenizers_s
     types = encoded.token_type_ids
     assert (None if types is None else [ids.tolist() for ids in types]) == reference.get("token_type_ids")
     assert encoded.offsets[0][np.flatnonzero(encoded.segments[0] == 1)[-1]][1] == len(PAIRS[0][1])
+    part, own = classifier.collate(encoded, [0, 1]).select(torch.tensor([1])), classifier.collate(encoded, [1])
+    assert all(one is other or torch.equal(one, other) for one, other in zip(part[1:], own[1:], strict=True))
 
 
 @pytest.mark.parametrize(("name", "most"), [("bert", 34), ("roberta", 32)])  # of 34 rows, two are never reached
@@ -144,12 +147,7 @@ SEVERAL = {"problem_type": "multi_label_classification"}
         ({}, {"label": "mixed"}, ConfigError, "gives each exactly one of negative, mixed, positive"),
         (SEVERAL, {"label": "mixed", "thresholds": "mixed=1"}, ConfigError, "above 0 and below 1, .* says 'mixed=1'"),
         (SEVERAL, {"label": "mixed", "thresholds": "0.5"}, ConfigError, "above 0 and below 1, .* says '0.5'"),
-        (
-            SEVERAL,
-            {"label": "mixed", "thresholds": {"rude": 0.3}},
-            ConfigError,
-            "names 'rude', but .* has the labels neg",
-        ),
+        (SEVERAL, {"label": "mixed", "thresholds": {"rude": 0.3}}, ConfigError, "names 'rude', but .* the labels neg"),
         ({}, {"thresholds": {"mixed": 0.3}}, ConfigError, "has a softmax head, which has none"),
         ({}, {"batch_size": 0}, ConfigError, "batch_size must be at least 1, but is 0"),
         ({}, {"max_length": 4}, ConfigError, "max_length must lie between 5 and 32 for this model, but is 4"),
@@ -179,6 +177,13 @@ def test_models_and_tokenizers_that_lack_something_and_what_is_just_allowed(bert
     classifier = TextClassifier(*bert)
     with pytest.raises(RunError, match="logits for text 1 are not finite numbers"):
         classifier.predict_logits(classifier.encode(["good"]))
+
+
+def test_tokens_that_steer_a_model_are_told_by_role_or_look():
+    ids = {"<s>": 0, "</s>": 1, "<unk>": 2, "@USER": 3, "<|im_start|>": 4}
+    roles = {f"{role}_token": None for role in ("sep", "cls", "pad")} | {"bos_token": "<s>", "eos_token": "</s>"}
+    roles |= {"unk_token": "<unk>", "mask_token": "<unk>", "all_special_tokens": [*ids]}
+    assert sorted(_control_ids(SimpleNamespace(**roles, convert_tokens_to_ids=ids.get))) == [0, 1, 4]
 
 
 def test_what_is_known_of_tokens(bert):

@@ -1,6 +1,7 @@
 """Long texts in windows: as a slow loop over what the tokenizer itself cuts, in every way that logits are asked for."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from shortcut_guardrail import ConfigError, ShortcutGuardrail
 from shortcut_guardrail.attribution.saliency import token_scores
 from shortcut_guardrail.models import Windowing
 from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.models.windows import Windows
 from tiny_models import SHORTCUT_TEXTS, WORDS, build_family, planted_bag
 
 LONG = " ".join(SHORTCUT_TEXTS)  # 71 words
@@ -125,3 +127,9 @@ def test_pairs_and_the_papers_method_have_no_windows(bert):
         guard.predict([("good soup", "bad soup")])
     with pytest.raises(ConfigError, match=r"have no embedding of their own\. Choose strategy='distill'"):
         guard.repair([LONG, TEXTS[2]], strategy="maskcl", strength=1.0)
+
+
+def test_what_two_windows_say_of_a_token_is_added_up():
+    places, values = torch.tensor([[0, 1, 2], [1, 2, -1]]), torch.tensor([[1.0, 2.0, 3.0], [10.0, 20.0, 99.0]])
+    text = SimpleNamespace(input_ids=torch.zeros(1, 3))
+    assert Windows(None, torch.tensor([0, 0]), places, "mean").spread(values, text).tolist() == [[1, 12, 23]]
