@@ -8,7 +8,7 @@ import pytest
 from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail, preset
 from shortcut_guardrail.config import updated
 from shortcut_guardrail.errors import ConfigError, DataError, NothingToRepairError
-from shortcut_guardrail.mitigation.repairing import supported_strategy
+from shortcut_guardrail.mitigation.repairing import Wanted, supported_strategy
 from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts
 
 FAST = {"adapter": {"epochs": 5, "batch_size": 4, "learning_rate": 2e-2}}
@@ -86,6 +86,29 @@ def test_a_strength_is_stated_or_fixed_and_nothing_to_repair_leaves_the_guard_as
     assert guard.repair(texts, strategy="maskcl", strength="auto", config=FAST).choice.source == "agreement"
 
 
+@pytest.mark.parametrize(
+    ("strategy", "strength", "weighs", "automatic", "on_labels"),
+    [
+        *[("distill", None, True, True, True), ("distill", 0.4, True, False, False), ("mask", None, True, True, True)],
+        *[("maskcl", None, False, False, True), ("maskcl", "auto", False, True, True)],
+        ("few-shot", None, True, False, False),
+    ],
+)
+def test_labels_have_a_say_in_the_strength_unless_it_is_stated_or_they_cannot(
+    strategy, strength, weighs, automatic, on_labels
+):
+    plan, both, one = Wanted(strategy, strength).plan, np.array([0, 1]), np.array([1, 1])
+    found = plan(strategy, both)
+    assert (found.weighs, found.automatic, found.on_labels) == (weighs, automatic, on_labels)
+    assert found.config.calibration.fixed_strength == (1.0 if strength in (None, "auto") else strength)
+    if on_labels and automatic:
+        with pytest.warns(GuardrailWarning, match="a single row or a single label, so that strengths cannot be"):
+            assert not plan(strategy, one).on_labels
+    elif on_labels or strategy == "few-shot":
+        with pytest.raises(DataError):
+            plan(strategy, one)
+
+
 def test_what_auto_takes_follows_the_evidence():
     found = Shortcut("honestly", "found", "flagged")
     judged, asked = Shortcut("tea", "confirmed", "answers"), Shortcut("soup", "confirmed", "second model")
@@ -97,11 +120,12 @@ def test_what_auto_takes_follows_the_evidence():
         ((found, asked), "by a second model soup is a shortcut"),
     ):
         for has_labels in (False, True):
-            assert supported_strategy(Shortcuts(items), has_labels=has_labels) == (
-                "distill",
-                f"distill, since {reason}",
-            )
+            chosen = supported_strategy(Shortcuts(items), has_labels=has_labels)
+            assert chosen == ("distill", f"distill, since {reason}")
+            assert supported_strategy(Shortcuts(items), has_labels=has_labels, adapts=False)[0] == "mask"
     assert supported_strategy(Shortcuts(), has_labels=True)[0] == "few-shot"
+    with pytest.raises(NothingToRepairError):
+        supported_strategy(Shortcuts(), has_labels=True, adapts=False)
     listed = Shortcuts((Shortcut("book", "cleared", "many predictions"),))
     with pytest.raises(NothingToRepairError, match=r"Many predictions depend on 'book': should they\?"):
         supported_strategy(listed, has_labels=False)

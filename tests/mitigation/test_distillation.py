@@ -7,13 +7,7 @@ import torch
 from shortcut_guardrail import AdapterConfig
 from shortcut_guardrail.config import DistillConfig, GuardrailConfig
 from shortcut_guardrail.mitigation import distillation
-from shortcut_guardrail.mitigation.distillation import (
-    Distiller,
-    counterfactual,
-    distill_adapter,
-    with_insertions_beside,
-    with_shortcuts_put_in,
-)
+from shortcut_guardrail.mitigation.distillation import counterfactual, with_insertions_beside, with_shortcuts_put_in
 from shortcut_guardrail.mitigation.lora import attach_adapter
 from shortcut_guardrail.mitigation.training import AdapterTraining
 from shortcut_guardrail.models.classifier import TextClassifier
@@ -37,7 +31,7 @@ def distilled(classifier, encoded, adapter=ADAPTER, seed=0):
     """The adapted model, and the record of its training."""
     target = counterfactual(classifier, encoded, HONESTLY)
     config = GuardrailConfig(adapter=adapter)
-    model, training = distill_adapter(classifier, encoded, target, HONESTLY.finder, config, seed=seed)
+    model, training = distillation.distill_adapter(classifier, encoded, target, HONESTLY.finder, config, seed=seed)
     return classifier.with_model(model), training
 
 
@@ -46,7 +40,7 @@ def trainer(classifier, encoded):
     adapted = classifier.with_model(attach_adapter(classifier, ADAPTER))
     config = GuardrailConfig(adapter=ADAPTER, distill=DistillConfig(temperature=3.0))
     examples = encoded, target.probabilities(3.0)[:, None], target.bearing
-    return Distiller(adapted, examples, config, seed=0, n_items=len(encoded))
+    return distillation.Distiller(adapted, examples, config, seed=0, n_items=len(encoded))
 
 
 def test_the_teacher_is_the_base_on_the_text_without_the_shortcut(classifier):
@@ -133,7 +127,7 @@ def test_a_word_that_must_not_decide_alone_keeps_what_it_does_with_the_rest(bag,
     assert expected.bearing.tolist() == [True, False, False, True, True]
     taught, done = [], (None, AdapterTraining(5))
     monkeypatch.setattr(distillation, "run_training", lambda *a, **_: taught.append(a[2].keywords["examples"]) or done)
-    distill_adapter(classifier, encoded, target, alone.finder, GuardrailConfig(), seed=0)
+    distillation.distill_adapter(classifier, encoded, target, alone.finder, GuardrailConfig(), seed=0)
     assert [len(part) for part in taught[0]] == [3 + 2] * 3
     assert counterfactual(classifier, encoded, HONESTLY).open is None
 

@@ -105,12 +105,8 @@ def test_equal_texts_are_trained_on_once_and_no_more_are_attributed_than_drawn(b
 
 
 def test_steps_and_batches_of_which_none_has_a_single_input():
-    for n, size, expected in (
-        (10, 4, [(0, 4), (4, 8), (8, 10)]),
-        (9, 4, [(0, 4), (4, 9)]),
-        (3, 4, [(0, 3)]),
-        (5, 5, [(0, 5)]),
-    ):
+    bounds = {(10, 4): [(0, 4), (4, 8), (8, 10)], (9, 4): [(0, 4), (4, 9)], (3, 4): [(0, 3)], (5, 5): [(0, 5)]}
+    for (n, size), expected in bounds.items():
         assert _batch_bounds(n, size) == expected
     for options, steps in (({"epochs": 2}, 6), ({"min_steps": 50}, 50), ({"epochs": 9, "max_steps": 10}, 10)):
         assert steps_to_take(10, AdapterConfig(batch_size=4, **options)) == steps

@@ -20,16 +20,9 @@ STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 
 def certificate(differing, gained, lost, *, labelled=None, n=1000, n_labels=200, strengths=STRENGTHS, **config):
     gained, lost = np.array(gained), np.array(lost)
-    return certify_counts(
-        strengths,
-        CertifyConfig(**config),
-        n_unlabelled=n,
-        n_labels=n_labels,
-        differing=np.array(differing),
-        labelled=gained + lost if labelled is None else np.array(labelled),
-        gained=gained,
-        lost=lost,
-    )
+    counts = {"n_unlabelled": n, "n_labels": n_labels, "differing": np.array(differing), "gained": gained, "lost": lost}
+    counts["labelled"] = gained + lost if labelled is None else np.array(labelled)
+    return certify_counts(strengths, CertifyConfig(**config), **counts)
 
 
 @pytest.mark.parametrize(("k", "n"), [(0, 40), (3, 40), (39, 40)])
