@@ -258,38 +258,28 @@ def test_a_strength_for_each_text(saved_guards, kind):
 
 
 WANTED = {"strategy": "mask", "strength": 0.4, "shortcuts": ("a",), "keep": ("b",), "config": {"per_input": True}}
-CERTIFIED = CertifyConfig(0.1, 0.9)
+FIT = {"texts": TEXTS, "config": STRONG, "seed": 5}
+CERTIFY = {"unlabelled": TEXTS, "config": CertifyConfig(0.1, 0.9)}
+SHARDS = {"source": "s", "config": AuditConfig(top_k=3), "resume": True}
+EXPORT = {"format": "onnx", "int8": True, "texts": TEXTS, "overwrite": True}
+PUSH = {"repo_id": "me/guard", "private": False, "license": "mit", "revision": "r", "token": "t"}
+ASK = {"cards": "all", "n": 7, "n_total": 20, "seed": 5, "shortcuts": ["a"]}
 # The method, what it is given, what does it, and what that is given.
 HANDED_ON = [
-    ("fit", {"texts": TEXTS, "config": STRONG, "seed": 5}, "fit_guard", {"texts": TEXTS, "config": STRONG, "seed": 5}),
+    ("fit", FIT, "fit_guard", FIT),
     ("repair", {"texts": TEXTS, **WANTED, "seed": 5}, "repair_model", {"wanted": Wanted(**WANTED), "seed": 5}),
     ("calibrate_without_labels", {"texts": TEXTS, "at_most": 7}, "choose_unlabelled", {"texts": TEXTS, "at_most": 7}),
-    (
-        *("certify", {"texts": [], "labels": [], "unlabelled": TEXTS, "config": CERTIFIED, "kept": "k"}),
-        *("certify_guard", {"labelled": ([], []), "unlabelled": TEXTS, "config": CERTIFIED, "kept": Path("k")}),
-    ),
+    ("certify", CERTIFY | {"texts": [], "labels": [], "kept": "k"}, "certify_guard", CERTIFY | {"kept": Path("k")}),
     (
         "to_label",
         {"unlabelled": TEXTS, "n": 3, "kept": "k"},
         "answers_by_strength",
         {"texts": TEXTS, "kept": Path("k")},
     ),
-    (
-        *("audit_in_shards", {"source": "s", "folder": "f", "config": AuditConfig(top_k=3), "resume": True}),
-        *("audit_in_shards", {"source": "s", "folder": Path("f"), "config": AuditConfig(top_k=3), "resume": True}),
-    ),
-    (
-        *("export", {"folder": "f", "format": "onnx", "int8": True, "texts": TEXTS, "overwrite": True}),
-        *("export_guard", {"folder": Path("f"), "format": "onnx", "int8": True, "texts": TEXTS, "overwrite": True}),
-    ),
-    *(
-        ("push_to_hub", {"repo_id": "me/guard", **how}, "push_to_hub", {"repo_id": "me/guard", **how})
-        for how in ({"private": False, "license": "mit", "revision": "r", "token": "t"},)
-    ),
-    (
-        *("questions", {"audit": None, "cards": "all", "n": 7, "n_total": 20, "seed": 5, "shortcuts": ["a"]}),
-        *("ask", {"cards": "all", "n": 7, "n_total": 20, "seed": 5, "shortcuts": ["a"], "labels": {1: "mixed"}}),
-    ),
+    ("audit_in_shards", SHARDS | {"folder": "f"}, "audit_in_shards", SHARDS | {"folder": Path("f")}),
+    ("export", EXPORT | {"folder": "f"}, "export_guard", EXPORT | {"folder": Path("f")}),
+    ("push_to_hub", PUSH, "push_to_hub", PUSH),
+    ("questions", ASK | {"audit": None}, "ask", ASK | {"labels": {1: "mixed"}}),
 ]
 
 

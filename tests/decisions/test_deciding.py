@@ -65,12 +65,8 @@ def test_people_come_before_the_flips_that_they_judged():
     questions = asked()
     by_flips = [*unsure("book"), *answered(questions, True, 8, "book")]
     card = decided(questions, *by_flips)["book"]
-    assert (card.decision, card.source, card.outcome, card.e_value) == (
-        "remove_reliance",
-        "answers",
-        "shortcut",
-        1.5**8,
-    )
+    assert (card.decision, card.source, card.outcome) == ("remove_reliance", "answers", "shortcut")
+    assert card.e_value == 1.5**8
     assert [(one.by, one.at, one.decision) for one in card.reviews] == [("anna", "now", "remove_reliance")]
     card = decided(questions, *by_flips, Answer("ben", "t", decision="keep", card="book"))["book"]
     assert (card.decision, card.source, card.outcome, card.fixed) == ("keep", "person", "shortcut", 8)

@@ -40,13 +40,8 @@ for kind in kinds:
 kind, common = kinds[-1], ["--json", "said.json", "--overwrite", "--quiet"]
 rows = [{"text": text, "label": label} for text, label in zip(texts[12:], ["negative", "positive"] * 4)]
 Path("rows.jsonl").write_text("\\n".join(map(json.dumps, rows)))
-commands = {
-    "to-label": ["--out", "some.csv"],
-    "certify": ["--labelled", "rows.jsonl", "--out", "certified"],
-    "export": ["--out", "exported"],
-    "predict": ["--out", "some.csv"],
-    "evaluate": ["--sensitivity", "none"],
-}
+commands = {"to-label": ["--out", "some.csv"], "certify": ["--labelled", "rows.jsonl", "--out", "certified"]}
+commands |= {"export": ["--out", "exported"], "predict": ["--out", "some.csv"], "evaluate": ["--sensitivity", "none"]}
 found["commands"] = {
     name: [
         [main.call([name, source, "rows.jsonl", *more, *common]), json.loads(Path("said.json").read_text())]
@@ -159,11 +154,8 @@ def test_its_card_says_to_the_hub_what_it_is(went, saved_guards):
 @pytest.mark.parametrize(
     ("own", "base", "given", "expected"),
     [
-        ("", "license: mit", None, "mit"),
-        ("license: bsd", "license: mit", None, "bsd"),
-        ("license: bsd", "license: mit", "gpl-3.0", "gpl-3.0"),
-        ("", "tags: [x]", None, None),
-        ("", "license: [", None, None),
+        *[("", "license: mit", None, "mit"), ("", "tags: [x]", None, None), ("", "license: [", None, None)],
+        *[("license: bsd", "license: mit", given, given or "bsd") for given in (None, "gpl-3.0")],
     ],
 )
 def test_a_licence_is_the_one_given_or_of_the_card_or_of_the_card_of_the_base(tmp_path, own, base, given, expected):
