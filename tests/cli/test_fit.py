@@ -116,7 +116,7 @@ def test_an_audit_says_what_fit_would_take_and_why(audited, cli, tmp_path):
 
 
 def test_an_audit_that_fit_would_not_go_by_says_nothing_of_it(audited):
-    for options in [("--unit", "token"), ("--shard-size", "20")]:
+    for options in [("--unit", "token"), ("--shard-size", "20"), ("--budget", "99999")]:
         shown, document = audited(FLAGGED, *options)
         assert "honestly" in shown
         assert "would take" not in shown

@@ -16,6 +16,7 @@ from audits import to_review
 from shortcut_guardrail import ConfigError, Decisions, ShortcutGuardrail
 from shortcut_guardrail.cli.main import app
 from shortcut_guardrail.config import AuditConfig, CertifyConfig
+from shortcut_guardrail.data import MemoryTexts
 
 COMMANDS = {name: command for name, command in typer.main.get_command(app).commands.items() if name != "benchmark"}
 
@@ -92,42 +93,37 @@ class Noting:
 
 
 AUDITED = AuditConfig("word", 3, 0.2, budget=7, compare_with="rests", erasure="cut")
+IN_MEMORY = MemoryTexts(["good soup", "bad"], ["positive", "negative"], name="data.csv")
+LABELLED, KEPT = {"labels": [1, 0]}, {"kept": Path("guard/answers.npz")}
+QUESTIONS = {"cards": "all", "n": 7, "n_total": 20, "seed": 5, "shortcuts": ["a"]}
+REPAIR = {"strategy": "distill", "strength": 0.5, "shortcuts": ["a"], "keep": ["b"], "not_alone": ["c"], "seed": 5}
+SETTINGS = {"adapter": {"rank": 2}, "shortcuts": {"take_influential": True}, "per_input": True}
+EXPORTED = {"format": "onnx", "int8": True, "strength": 0.5, "overwrite": True, "texts": ["good soup", "bad"]}
+# A command line: the method that it calls, and with what.
 HANDED_ON = {
     "audit model data.csv --out a --unit word --top-k 3 --fdr .2 --budget 7 --compare-with rests --erasure cut --yes "
-    "--label-column label": ("audit", {"config": AUDITED, "labels": [1, 0]}),
-    "audit model data.csv --out a --shard-size 20 --resume": (
-        *("audit_in_shards", {"config": AuditConfig(shard_size=20), "resume": True}),
+    "--label-column label": ("audit", {"config": AUDITED} | LABELLED),
+    "audit model data.csv --out a --shard-size 20 --resume --label-column label": (
+        *("audit_in_shards", {"source": IN_MEMORY, "config": AuditConfig(shard_size=20), "resume": True}),
     ),
     "certify guard data.csv --labelled data.csv --margin .1 --confidence .9 --harm harmed --looks 3": (
-        *(
-            "certify",
-            {"config": CertifyConfig(0.1, 0.9, "harmed", 3), "labels": [1, 0], "kept": Path("guard/answers.npz")},
-        ),
+        *("certify", {"config": CertifyConfig(0.1, 0.9, "harmed", 3)} | LABELLED | KEPT),
     ),
-    "to-label guard data.csv --out x.csv --n 7 --seed 5": (
-        *("to_label", {"n": 7, "seed": 5, "kept": Path("guard/answers.npz")}),
-    ),
+    "to-label guard data.csv --out x.csv --n 7 --seed 5": ("to_label", {"n": 7, "seed": 5} | KEPT),
     "evaluate model pairs.csv --shortcut a --shortcut b --shortcut-in pair --top-k 3 --sensitivity 9 --seed 5": (
         *("evaluate", {"shortcuts": ["a", "b"], "shortcut_in": "pair", "top_k": 3, "sensitivity": 9, "seed": 5}),
     ),
     "questions audit model data.csv --out q.csv --word-groups all --n 7 --n-total 20 --seed 5 --decisions d.json "
     "--shortcut a --label-column label": (
-        "questions",
-        {"cards": "all", "n": 7, "n_total": 20, "seed": 5, "decisions": Path("d.json"), "shortcuts": ["a"]}
-        | {"labels": [1, 0], "audit": Path("audit")},
+        *("questions", QUESTIONS | LABELLED | {"decisions": Path("d.json"), "audit": Path("audit")}),
     ),
-    "export guard data.csv --out m --format onnx --int8 --strength .5 --overwrite": (
-        *(
-            "export",
-            {"format": "onnx", "int8": True, "strength": 0.5, "overwrite": True, "texts": ["good soup", "bad"]},
-        ),
-    ),
+    "export guard data.csv --out m --format onnx --int8 --strength .5 --overwrite": ("export", EXPORTED),
     "fit model data.csv --out f --strategy distill --strength .5 --shortcut a --keep b --not-alone c --per-input "
     "--support data.csv --decisions d.json --audit audit --seed 5 --set adapter.rank=2 --take-influential": (
         "repair",
-        {"strategy": "distill", "strength": 0.5, "shortcuts": ["a"], "keep": ["b"], "not_alone": ["c"], "seed": 5}
+        REPAIR
         | {"support": (["good soup", "bad"], [1, 0]), "report": "an audit", "decisions": Decisions(())}
-        | {"config": {"adapter": {"rank": 2}, "shortcuts": {"take_influential": True}, "per_input": True}},
+        | {"config": SETTINGS},
     ),
 }
 

@@ -83,6 +83,8 @@ def test_a_second_model_decides_and_every_answer_is_kept(run, asked, data, tmp_p
     opinion = honestly["second_model"]
     assert (opinion["outcome"], opinion["rule"], opinion["broken"]) == ("shortcut", "agreement", 0)
     assert opinion["judges"] == ["my_judges:sound"]
+    run("decide", *asked, *SOUND, "--rule", "reference", "--out", tmp_path / "other.json")
+    assert card_of(tmp_path / "other.json")["second_model"]["rule"] == "reference"
     distinct, flips = json.loads((asked[0] / "audit.json").read_text())["n_distinct"], 24
     low, high = opinion["at_stake"]
     assert 0.5 * flips / distinct < low <= flips / distinct == pytest.approx(high, abs=0.01)
@@ -104,6 +106,14 @@ def test_a_second_model_decides_and_every_answer_is_kept(run, asked, data, tmp_p
     assert (
         "Of these decided by a second model (fixed : broken) | `honestly`" in (tmp_path / "g" / "README.md").read_text()
     )
+
+
+def test_what_labels_mean_and_where_answers_are_kept_is_handed_on(run, asked, tmp_path, monkeypatch):
+    given = {}
+    monkeypatch.setattr("shortcut_guardrail.classifiers.open_classifiers", lambda *_, **how: given.update(how) or [])
+    options = ("--describe", "positive= a glad one", "--answer-cache", tmp_path / "kept", "--dry-run")
+    run("decide", *asked, "--with", "m", *options)
+    assert given == {"descriptions": {"positive": "a glad one"}, "cache": tmp_path / "kept"}
 
 
 def test_one_that_cannot_do_the_task_is_refused_in_words(run, asked, tmp_path):
@@ -203,7 +213,8 @@ def test_interval_and_outcome_of_an_open_card_stand_in_one_sentence(capsys):
     opinion = SecondModelResult(("one",), "agreement", 60, 28, 0, 0.56, 0.015, "open", f"{why}q = 0.16 is above 0.05.")
     opinion = replace(opinion, q_value=0.16, at_stake=(0.026, 0.109))
     other = replace(opinion, outcome="shortcut", reason="", q_value=0.01)
-    cards = [Decision((word,), id=word, second_model=one) for word, one in (("book", opinion), ("film", other))]
+    said = {"book": opinion, "film": other, "tea": replace(opinion, fixed=20)}
+    cards = [Decision((word,), id=word, second_model=one) for word, one in said.items()]
     print_decisions(Decisions(tuple(cards), judges=(Judge("one", {}, (), 2),)))
     shown = " ".join(capsys.readouterr().out.split())
     assert f"Open: “book”. {why}q = 0.16 is above 0.05." in shown
