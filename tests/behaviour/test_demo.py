@@ -11,6 +11,7 @@ from shortcut_guardrail.data.reading import read_data
 from shortcut_guardrail.demo import run as demo_run
 from shortcut_guardrail.demo.corpus import SHORTCUT
 from shortcut_guardrail.demo.training import Recipe
+from shortcut_guardrail.display import number
 from shortcut_guardrail.errors import NothingToRepairError
 from tiny_models import tiny_bert
 
@@ -62,6 +63,9 @@ def test_the_rows_that_are_scored_chose_nothing_and_only_the_paper_sees_labels(r
     assert not chose & {*corpus.reversed.texts, *corpus.in_distribution.texts}
     assert {evaluation.n for evaluation in result.evaluations.values()} == {40}
     assert {evaluation.n for evaluation in result.in_distribution.values()} == {20}
+    measured = [{one.sensitivity.n for one in of.values()} for of in (result.evaluations, result.in_distribution)]
+    assert measured == [{40}, {0}]
+    assert {(audit.n, audit.unit) for audit in result.audits.values()} == {(24, "word")}
     assert (repairs["repaired"].strategy, repairs["repaired"].choice.calibration) == ("distill", None)
     assert {repair.fitted.seed for repair in repairs.values()} == {result.seed} == {3}
     assert repairs["paper"].strategy == repairs["paper"].fitted.config.preset == "paper"
@@ -108,6 +112,9 @@ def test_the_table_fits_80_columns(result, capsys, monkeypatch):
     said = [sum(part in line for line in lines) for part in ("worst group", "strength", "always the same label")]
     assert said == [1, 1, 2]
     assert max(map(len, lines)) <= 80
+    scores = [line.split()[1:] for line in lines if line.split()[:1] == ["accuracy"]]
+    models = (result.evaluations, result.in_distribution)
+    assert scores == [[number(of[name].accuracy) for name in SYSTEMS] for of in models]
 
 
 def test_the_same_seed_gives_the_same_demo_and_leaves_the_random_state_alone(result, tmp_path):
