@@ -185,11 +185,9 @@ REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         "a.json",
         '["a", 1, [], {"text": "b", "text": "c"}, "d"]',
         {},
-        (
-            ", row 2: a number, but each row must be an object or a text.\n"
-            "a.json, row 3: a list, but each row must be an object or a text.\n"
-            "a.json, row 4: not valid JSON (the key 'text' occurs twice)."
-        ),
+        ", row 2: a number, but each row must be an object or a text.\n"
+        "a.json, row 3: a list, but each row must be an object or a text.\n"
+        "a.json, row 4: not valid JSON (the key 'text' occurs twice).",
     ),
     "an array that does not end": (
         "a.json",
