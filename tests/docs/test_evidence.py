@@ -94,5 +94,5 @@ def test_the_results_of_the_readme_are_those_of_the_leaderboard():
     plain = [[re.sub(r"\b0\.", ".", cell) for cell in row] for row in expected]
     assert shown == plain
     words = " ".join(readme.split())
-    assert f"(standard deviation), {rows['erm']['n']} rows." in words
-    assert f"an e-value of at least {evidence.constants()['THRESHOLD']:.0f}," in words
+    assert f"{rows['erm']['n']} comments (GoEmotions) with" in words
+    assert f"an e-value of at least {evidence.constants()['THRESHOLD']:.0f};" in words
