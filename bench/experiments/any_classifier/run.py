@@ -107,8 +107,8 @@ def answering(way: str, base: ShortcutGuardrail, trained: Any, train: Any, folde
             return
         yield asked
         return
-    made = {"head": head, "setfit": partial(setfit, names=base.label_names)}.get(way, partial(linear, way))
-    yield made(train)
+    makers: dict[str, Callable[[Any], Any]] = {"head": head, "setfit": partial(setfit, names=base.label_names)}
+    yield makers.get(way, partial(linear, way))(train)
 
 
 def linear(way: str, train: Any) -> Any:
