@@ -12,20 +12,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from audits import CALIBRATION, HOSTILE, NAN, UNTESTED, audit, candidate, evaluation, group
-from shortcut_guardrail import FitReport, Repair, ShardedAudit, Shortcut, ShortcutGuardrail, Shortcuts, StrengthChoice
+from shortcut_guardrail import FitReport, Repair, Shortcut, ShortcutGuardrail, Shortcuts, StrengthChoice, display
+from shortcut_guardrail.audit import ShardedAudit
 from shortcut_guardrail.config import preset, updated
-from shortcut_guardrail.display import (
-    Summary,
-    cell,
-    cut,
-    interval,
-    number,
-    p_value,
-    percent,
-    shown_progress,
-    some,
-    spread,
-)
+from shortcut_guardrail.display import Summary, cell, cut, interval, number, p_value, percent, some, spread
 from shortcut_guardrail.mitigation.training import AdapterTraining
 from shortcut_guardrail.strength.certificate import Certificate, CertifiedStrength
 from shortcut_guardrail.strength.unsupervised import AgreementPoint, UnlabelledCalibration
@@ -241,12 +231,12 @@ def test_progress_is_shown_where_it_is_asked_for(model_folder, texts, capsys):
 
 
 def test_a_bar_goes_with_its_stage_and_a_stage_may_start_over(capsys):
-    bar = shown_progress(True)
+    bar = display.shown_progress(True)
     for done in (1, 4, 2, 4):
         bar("Masking", done, 4)
     bar("Reading", 1, 2)
     assert len(re.findall("Masking: +0%", capsys.readouterr().err)) == 2
-    assert shown_progress(print) is print
+    assert display.shown_progress(print) is print
 
 
 def test_halves_are_rounded_up_on_every_page():

@@ -212,12 +212,9 @@ def meaning_bag(
     meanings: Mapping[str, int],
     labels: Sequence[str] = ("negative", "positive"),
 ) -> Any:
-    """A `TextClassifier` on a bag of words.
+    """A `TextClassifier` on a bag of words: what each adds to the logits, or of two classes to the second's margin.
 
-    Args:
-        effects: What each word adds to the logit of each class, or, of two classes, to the margin of the second.
-        meanings: Which of eight orthogonal directions a word's vector lies in beside that; they change no answer.
-        labels: The names of the classes.
+    Meanings are which of eight orthogonal directions a word's vector lies in beside that; they change no answer.
     """
     from shortcut_guardrail.models.classifier import TextClassifier
 

@@ -19,16 +19,10 @@ def without(texts, *words):
 @pytest.mark.parametrize(
     ("text", "left"),
     [
-        ("Honestly, it rains.", "it rains."),
-        ("It honestly rains.", "It rains."),
-        ("It rains, honestly.", "It rains."),
-        ("It rains honestly!", "It rains!"),
-        ("It rains (honestly so).", "It rains (so)."),
-        ("a-honestly-b", "a--b"),
-        ("so\nhonestly so", "so\nso"),
-        ("  It rains  ", "  It rains  "),
-        ("I say honestly", "I say"),
-        ("Honestly honestly good, honestly", "good"),
+        *[("Honestly, it rains.", "it rains."), ("It honestly rains.", "It rains.")],
+        *[("It rains, honestly.", "It rains."), ("It rains honestly!", "It rains!")],
+        *[("It rains (honestly so).", "It rains (so)."), ("a-honestly-b", "a--b"), ("so\nhonestly so", "so\nso")],
+        *[("  It rains  ", "  It rains  "), ("I say honestly", "I say"), ("Honestly honestly good, honestly", "good")],
         ("honestly", "honestly"),  # nothing would be left
         (("Honestly, one", "two honestly"), ("one", "two")),
     ],

@@ -30,15 +30,9 @@ LINES = {
 OUT = {"audit": "new", "fit": "new", "predict": "new.csv", "to-label": "new.csv", "questions": "new.csv"}
 OUT["decide"] = "new.json"
 """Where the command itself writes, while another option is tried."""
-SENTENCES = (
-    "is also what the command reads",
-    "which the command reads",
-    "is a folder, but a file is to be written",
-    "is a file, but a folder is to be written",
-    "which each such folder has: this program did not write it",
-    "exists, and does not end in",
-    "--out must end in",
-)
+SENTENCES = ("is also what the command reads", "which the command reads", "is a folder, but a file is to be written")
+SENTENCES += ("is a file, but a folder is to be written", "exists, and does not end in", "--out must end in")
+SENTENCES += ("which each such folder has: this program did not write it",)
 ENDINGS = {"--html": ".html", "--json": ".json", "--out": ".csv"}
 
 

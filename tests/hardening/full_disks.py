@@ -152,13 +152,7 @@ def benches(work: Path) -> Iterator[FullDisk]:
 
 
 def tried(trials: int, seed: int, work: Path) -> list[dict[str, Any]]:
-    """Fill disks, and count what is left.
-
-    Args:
-        trials: How many, drawn at random, with all of the partner's; 0 for all.
-        seed: Of what is drawn.
-        work: A folder for all of it.
-    """
+    """Fill disks, by so many trials (0 for all) that the seed draws, in a folder `work`, and count what is left."""
     manifests.PATIENCE = 0
     all_of_them = list(benches(work))
     pairs = [(bench, number) for bench in all_of_them for number in range(1, bench.row.operations + 1)]

@@ -56,14 +56,7 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_siz
 
 @dataclass(frozen=True)
 class Reader:
-    """A reader of files.
-
-    Attributes:
-        name: Of the kind of file.
-        suffix: The file's.
-        inputs: What is put into it.
-        use: Reads a file, and returns what is wrong with the result.
-    """
+    """A reader of files: its kind, their suffix, what is put in, and what reads one and says what is wrong with it."""
 
     name: str
     suffix: str

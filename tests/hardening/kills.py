@@ -51,14 +51,9 @@ Look = Callable[[Path], list[Any]]
 
 @dataclass(frozen=True)
 class Output:
-    """Something that is written.
+    """Something that is written: its new version, and its old one into an empty folder, `None` where there is none.
 
-    Attributes:
-        name: What it is.
-        old: Writes the old version, into a folder that is empty; `None` where there is none.
-        new: Writes the new version.
-        look: What is there.
-        folder: The folder within the place that is replaced, and that others may put files into, if that is one.
+    `look` says what is there. `folder` is what is replaced within the place, and what others may put files into.
     """
 
     name: str
@@ -198,12 +193,7 @@ _CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.sym
 
 
 def watch(place: Path, before: Callable[[str], None]) -> None:
-    """Have something called before each file operation of this process, from now on to its end.
-
-    Args:
-        place: Files that are opened elsewhere are passed over.
-        before: What is called, with the name of the operation.
-    """
+    """Have `before` called with each file operation of this process at a place, from now on to its end."""
     here = os.fsencode(place)
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -241,11 +231,7 @@ def forked(work: Callable[[], Any]) -> int:
 
 
 def died(process: int) -> bool:
-    """Whether a process was killed rather than having come to its end.
-
-    Raises:
-        RuntimeError: It failed.
-    """
+    """Whether a process was killed; a `RuntimeError` where it failed."""
     _, status = os.waitpid(process, 0)
     if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status):
         raise RuntimeError("A writer failed rather than being killed.")
@@ -365,14 +351,9 @@ def benches(work: Path) -> Iterator[Bench]:
 
 
 def run(kills: int, twice: int, moments: int, seed: int, work: Path) -> list[dict[str, Any]]:
-    """Kill writers, and count what they leave.
+    """Kill writers at so many operations that the seed draws (0 for all), and at so many random moments over all.
 
-    Args:
-        kills: At how many operations, drawn at random; 0 for all.
-        twice: How often the next writer, which completes what was begun, is killed as well.
-        moments: At how many random moments, over all.
-        seed: Of what is drawn.
-        work: A folder for all of it.
+    `twice` says how often the next writer, which completes what was begun, is killed as well. All is in `work`.
     """
     manifests.PATIENCE = 0  # nobody goes on with what was interrupted
     draw, all_of_them = random.Random(seed), list(benches(work))

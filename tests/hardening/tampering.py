@@ -114,12 +114,9 @@ def must_be_refused(value: Any, damage: str) -> bool:
 
 @dataclass(frozen=True)
 class Subject:
-    """A JSON file and its reader.
+    """A JSON file and its reader, which says what is wrong with the result.
 
     Attributes:
-        name: Of the file.
-        document: What is in it.
-        use: Given the damaged file's text, reads and uses it; returns what is wrong with the result.
         free: Beginnings of places that hold what a program notes for people and never reads.
         steers: Beginnings of places whose value decides the answers, so that a possible one gives others.
         ours: Whether this library wrote the file and checks all of it; of another's only what breaks counts.

@@ -26,24 +26,17 @@ def test_a_hash_recognises_a_text_and_tells_a_pair_from_its_halves():
 
 
 POINT = CurvePoint(0.3, score=0.75, accuracy=0.75, interval=(0.2, 0.99), gained=1, lost=0, p_value=1.0)
-RECORD = GuardrailRecord(
-    strategy="maskcl",
-    plain_peft_equivalent=True,
-    base_model={"name": "owner/model", "revision": None, "fingerprint": "f" * 64},
-    label_names=("bad", "good"),
-    head="softmax",
-    max_length=32,
-    precision="float32",
-    config=preset("paper"),
-    debias_strength=0.3,
-    strength_source="calibrated",
-    calibration=Calibration(0.3, 4, "accuracy", (POINT,)),
-    support_hashes=("ab",),
-    seed=0,
-    training=AdapterTraining(9, n_trained=8, n_steps=2, n_trainable=64, target_modules=("query", "value")),
-    seconds={"adapt": 1.0},
-    versions={"shortcut-guardrail": "0.1.0"},
-)
+READ = {"label_names": ("bad", "good"), "head": "softmax", "max_length": 32, "precision": "float32"}
+USED = {
+    "debias_strength": 0.3,
+    "strength_source": "calibrated",
+    "calibration": Calibration(0.3, 4, "accuracy", (POINT,)),
+}
+MADE = {"strategy": "maskcl", "plain_peft_equivalent": True, "config": preset("paper"), "support_hashes": ("ab",)}
+MADE |= {"seed": 0, "seconds": {"adapt": 1.0}, "versions": {"shortcut-guardrail": "0.1.0"}}
+BASE = {"name": "owner/model", "revision": None, "fingerprint": "f" * 64}
+TRAINED = AdapterTraining(9, n_trained=8, n_steps=2, n_trainable=64, target_modules=("query", "value"))
+RECORD = GuardrailRecord(**READ, **USED, **MADE, base_model=BASE, training=TRAINED)
 
 AT = CertifiedStrength(0.5, 3, 2, 1, 0, loss_bound=0.1, certified=False, labels_needed=9, unlabelled_needed=None)
 CERTIFICATE = Certificate(0.02, 0.95, "net", "tests", 90, 0, 1, (AT,))

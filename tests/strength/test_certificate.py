@@ -118,10 +118,8 @@ def test_the_sentence_says_what_was_shown_and_on_what():
 @pytest.mark.parametrize(
     ("differing", "named"),
     [
-        ([0] * 6, "0.1 to 0.6"),
-        ([0, 0, 0, 900, 900, 900], "0.1 to 0.3"),
-        ([0, 0, 900, 900, 900, 0], "0.1, 0.2, 0.6"),
-        ([0, 0, 900, 0, 0, 0], "0.1, 0.2, 0.4 to 0.6"),
+        *[([0] * 6, "0.1 to 0.6"), ([0, 0, 0, 900, 900, 900], "0.1 to 0.3")],
+        *[([0, 0, 900, 900, 900, 0], "0.1, 0.2, 0.6"), ([0, 0, 900, 0, 0, 0], "0.1, 0.2, 0.4 to 0.6")],
     ],
 )
 def test_strengths_that_follow_each_other_are_named_as_a_range(differing, named):

@@ -58,10 +58,8 @@ def test_masking_keeps_all_other_tokens_and_the_texts_given(classifier):
     [
         ("honestly, the soup", "the soup"),
         ("the soup, honestly the bread", "the soup , the bread"),
-        ("the soup, honestly.", "the soup ."),
-        ("good, honestly, the soup", "good , the soup"),
-        ("good. honestly, the soup", "good . the soup"),
-        ("the soup honestly, bread", "the soup , bread"),
+        *[("the soup, honestly.", "the soup ."), ("good, honestly, the soup", "good , the soup")],
+        *[("good. honestly, the soup", "good . the soup"), ("the soup honestly, bread", "the soup , bread")],
         ("honestly honestly, fine", "fine"),
         ("honestly", "[MASK]"),  # rather than nothing
     ],
