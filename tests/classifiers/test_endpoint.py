@@ -89,6 +89,10 @@ def test_dropped_rows_are_nan_and_counted(tmp_path):
             found = source.predict_proba(TEXTS)
         assert np.flatnonzero(np.isnan(found).all(axis=1)).tolist() == [1, 2, 3]
         assert np.isnan(found).sum() == 6
+        again = opened(tmp_path, asked.url)  # asks about the rest alone, and that all of it is rejected stops nothing
+        replies |= dict.fromkeys("12", (413, {}, {}))
+        with pytest.warns(GuardrailWarning, match="gave no answer that names a label to 3 of 12 texts"):
+            np.testing.assert_array_equal(again.predict_proba(TEXTS), found)
 
 
 def test_what_is_asked_can_be_described(tmp_path):
