@@ -110,42 +110,29 @@ Guard = AdapterGuard | MaskGuard
 """The base model at any strength."""
 
 
-class _Targeted(TextClassifier):
-    """A classifier that treats texts with a shortcut in a way of its own, at a strength above 0."""
-
-    finder: WordFinder
-    strength: float
-
-    @classmethod
-    def around(cls, classifier: TextClassifier, finder: WordFinder, strength: float) -> Self:
-        """The same classifier in this way; its model and settings are shared."""
-        twin = cls.__new__(cls)
-        twin.__dict__.update(classifier.__dict__)
-        twin.finder, twin.strength = finder, strength
-        return twin
-
-    def fingerprint(self) -> str:
-        """That of the base model, and of what is done to it, so that nobody takes one for the other."""
-        return _fingerprint(self, super().fingerprint())
-
-
-class _Cutting(WordReader):
-    """Shortcuts of every text are cut out before it is answered."""
+class _Targeted:
+    """Treats texts with a shortcut in a way of its own, at a strength above 0: a base in front of a kind of reader."""
 
     finder: WordFinder
     strength: float
 
     @classmethod
     def around(cls, reader: Any, finder: WordFinder, strength: float) -> Self:
-        """The same reader in this way; what was answered is remembered by both."""
+        """The same reader in this way; its model, its settings and what it remembers are shared."""
         twin = cls.__new__(cls)
         twin.__dict__.update(reader.__dict__)
         twin.finder, twin.strength = finder, strength
         return twin
 
     def fingerprint(self) -> str:
-        """See `_Targeted`."""
-        return _fingerprint(self, super().fingerprint())
+        """That of the base model, and of what is done to its texts, so that nobody takes one for the other."""
+        base = super().fingerprint()  # type: ignore[misc]
+        own = [base, type(self).__name__, self.finder.words, self.finder.kept, self.strength]
+        return hashlib.sha256(json.dumps(own).encode()).hexdigest()
+
+
+class _Cutting(_Targeted, WordReader):
+    """Shortcuts of every text are cut out before it is answered."""
 
     def predict_proba(
         self, texts: Sequence[Text] | EncodedTexts, *, progress: Progress | None = None, again: bool = False
@@ -160,13 +147,7 @@ class _Cutting(WordReader):
         return geometric_mean([log_probs(whole) * (1 - self.strength) + log_probs(answered) * self.strength])
 
 
-def _fingerprint(targeted: Any, base: str) -> str:
-    """Of a model and of what is done to texts in front of it."""
-    own = [base, type(targeted).__name__, targeted.finder.words, targeted.finder.kept, targeted.strength]
-    return hashlib.sha256(json.dumps(own).encode()).hexdigest()
-
-
-class _PerInput(_Targeted):
+class _PerInput(_Targeted, TextClassifier):
     """The adapter at the strength for texts with a shortcut, and at 0 for all others.
 
     A model that cannot mix strengths in a batch answers each batch twice.
@@ -175,10 +156,10 @@ class _PerInput(_Targeted):
     mixes: bool
 
     @classmethod
-    def around(cls, classifier: TextClassifier, finder: WordFinder, strength: float) -> Self:
+    def around(cls, reader: Any, finder: WordFinder, strength: float) -> Self:
         """See `_Targeted`."""
-        twin = super().around(classifier, finder, strength)
-        twin.mixes = takes_strength_of_each(classifier)
+        twin = super().around(reader, finder, strength)
+        twin.mixes = takes_strength_of_each(reader)
         return twin
 
     def collate(self, encoded: EncodedTexts, indices: Sequence[int] | Array) -> Batch:
@@ -199,7 +180,7 @@ class _PerInput(_Targeted):
             return torch.where(batch.strengths[:, None, None] > 0, guarded, super().answers(batch))
 
 
-class _Masking(_Targeted):
+class _Masking(_Targeted, TextClassifier):
     """Shortcuts of every text are drawn toward the mask token.
 
     Where a shortcut stands is written into the token ids themselves: an id raised by the size of the vocabulary means
