@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
-from itertools import pairwise
 from operator import index
 from typing import Any
 
@@ -47,22 +46,14 @@ def _fugashi(module: Any) -> Cut:
 
 
 def _icu(module: Any) -> Cut:
-    breaks = module.BreakIterator.createWordInstance(module.Locale.getRoot())
-
-    def cut(text: str) -> list[str]:
-        whole = module.UnicodeString(text)  # ICU counts characters beyond 16 bits twice
-        breaks.setText(whole)
-        ends = [0, *breaks]
-        return [str(whole[a:b]) for a, b in pairwise(ends)]
-
-    return cut
+    return lambda text: list(module.WordBreaker(text, "root"))
 
 
 _KNOWN: dict[str, tuple[str, str, Callable[[Any], Cut]]] = {
     "jieba": ("jieba", "jieba", _jieba),
     "fugashi": ("fugashi", "fugashi unidic-lite", _fugashi),
     "pythainlp": ("pythainlp", "pythainlp", _pythainlp),
-    "icu": ("icu", "PyICU", _icu),
+    "icu": ("icu4py.breakers", "icu4py", _icu),
 }
 """By name: the module, what to install, and how it is asked."""
 
