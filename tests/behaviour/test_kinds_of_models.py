@@ -43,6 +43,7 @@ def test_a_kind_of_model_does_what_the_table_says(row, tmp_path):
         guard.save_pretrained(tmp_path / name)
         again = ShortcutGuardrail.from_pretrained(tmp_path / name, base=model)
         np.testing.assert_allclose(again.predict_proba(TEXTS), guard.predict_proba(TEXTS), atol=1e-5)
+    assert guard.evaluate(TEXTS[:4], [0, 1, 0, 1]).n == 4
     assert told["certify"] == "yes"
     guard.certify(TEXTS[:4], [0, 1, 0, 1], unlabelled=TEXTS)
     together = takes_strength_of_each(guard._fitted.guard.adapted)

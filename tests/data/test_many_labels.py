@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from shortcut_guardrail import ConfigError, DataError
+from shortcut_guardrail import ConfigError, DataError, ShortcutGuardrail
 from shortcut_guardrail.data import read_data, read_thresholds
 from shortcut_guardrail.data.many_labels import of_one_label
 
@@ -63,3 +63,5 @@ def test_thresholds_are_numbers_between_0_and_1():
     for given, said in (("toxic", "toxic"), ("toxic=1", "toxic=1"), ("a=0.1,b=x", "b=x"), ({"toxic": 0}, "toxic=0")):
         with pytest.raises(ConfigError, match=f"must give labels a number above 0 and below 1, .*, but says '{said}'"):
             read_thresholds(given)
+    with pytest.raises(ConfigError, match="but says 'toxic=1'"):  # before a model is loaded
+        ShortcutGuardrail.from_pretrained("gone", thresholds="toxic=1")

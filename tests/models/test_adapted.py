@@ -2,13 +2,16 @@
 
 import dataclasses
 import json
+import re
 import shutil
 
+import numpy as np
 import pytest
 import torch
-from peft import IA3Config, LoraConfig, PeftModel, PromptTuningConfig, get_peft_model
+from peft import IA3Config, LoraConfig, PromptTuningConfig, get_peft_model
 from transformers import AutoModelForSequenceClassification
 
+from checkout import ROOT
 from shortcut_guardrail import ConfigError, GuardrailWarning, ModelError, ShortcutGuardrail
 from shortcut_guardrail.classifiers import open_classifiers
 from shortcut_guardrail.models import load_model
@@ -19,6 +22,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*no effect.*:UserWarning"),
     pytest.mark.filterwarnings("ignore:The PEFT config's `base_model_name_or_path` was renamed:UserWarning"),
 ]
+PAGE = (ROOT / "docs/howto/models.md").read_text(encoding="utf-8")
 LORA = LoraConfig(r=2, target_modules=["query", "value"], init_lora_weights=False, task_type="SEQ_CLS")
 
 
@@ -115,7 +119,7 @@ def test_the_base_of_an_adapter_is_read_at_the_revision_that_goes_with_its_name(
     assert asked == [("me/base", "v1"), ("me/other", "main")]
 
 
-def test_a_base_with_an_adapter_goes_the_whole_way(made, tmp_path, ok):
+def test_a_base_with_an_adapter_goes_the_whole_way(made, tmp_path, monkeypatch, ok):
     base = made[0] / "adapter"
     (data := tmp_path / "data.jsonl").write_text(
         "\n".join(json.dumps({"text": f"{text} {i}", "label": i % 3}) for i in range(4) for text in SHORTCUT_TEXTS)
@@ -131,13 +135,16 @@ def test_a_base_with_an_adapter_goes_the_whole_way(made, tmp_path, ok):
     out, _ = ok("evaluate", tmp_path / "guard", data, "--sensitivity", "none")
     assert "repaired" in out
     guard = ShortcutGuardrail.from_pretrained(tmp_path / "guard")
-    # As the page says: with PEFT alone, on the base with its own adapter merged.
-    merged = PeftModel.from_pretrained(
-        AutoModelForSequenceClassification.from_pretrained(made[0] / "base"), base
-    ).merge_and_unload()
-    by_peft = PeftModel.from_pretrained(merged, tmp_path / "guard")
-    answers = torch.from_numpy(guard.predict_proba(list(SHORTCUT_TEXTS)))
-    torch.testing.assert_close(answers, probabilities(by_peft, made[2]), atol=1e-5, rtol=0)
+    answers = guard.predict_proba(list(SHORTCUT_TEXTS))
+    assert np.abs(answers - guard.predict_proba(list(SHORTCUT_TEXTS), strength=0)).max() > 1e-3
+    # The page's program, word for word, where the three folders lie.
+    for name in ("base", "adapter"):
+        (tmp_path / name).symlink_to(made[0] / name)
+    monkeypatch.chdir(tmp_path)
+    (program,) = (block for block in re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S) if "PeftModel" in block)
+    exec(program, ran := {})
+    served = [{one["label"]: one["score"] for one in scores} for scores in ran["serve"](list(SHORTCUT_TEXTS))]
+    np.testing.assert_allclose([[one[name] for name in ("negative", "mixed", "positive")] for one in served], answers, atol=1e-5)
     assert "its own adapter merged" in (tmp_path / "guard/README.md").read_text()
     # A guard is no base, whoever is given it as one.
     for door in (lambda given: load_model(given), lambda given: open_classifiers([given], ["a", "b", "c"])):

@@ -10,7 +10,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForSequenceClassification, pipeline
 
 from shortcut_guardrail import ModelError, ShortcutGuardrail
-from tiny_models import byte_level_tokenizer, tiny_bert
+from tiny_models import SHORTCUT_TEXTS, byte_level_tokenizer, tiny_bert
 
 
 class SetFitModel:
@@ -76,3 +76,24 @@ def test_what_is_no_classifier_here_is_told_at_the_door(given):
     make, said = GIVEN[given]
     with pytest.raises(ModelError, match=said):
         ShortcutGuardrail(make(), byte_level_tokenizer())
+
+
+def test_the_parts_of_a_pipeline_are_taken_as_it_says():
+    made = pipeline("text-classification", tiny_bert()[0], tokenizer=tiny_bert()[1], device="cpu", top_k=None)
+    guard, texts = ShortcutGuardrail(made.model, made.tokenizer), list(SHORTCUT_TEXTS)
+    assert guard.predict(texts) == [scores[0]["label"] for scores in made(texts)]
+
+
+def test_what_reads_a_text_twice_is_repaired_through_a_function_as_it_says():
+    model, tokenizer = bart().eval(), byte_level_tokenizer()
+
+    @torch.no_grad()
+    def answers(texts):
+        logits = [model(**tokenizer(text, return_tensors="pt", truncation=True)).logits for text in texts]
+        return torch.cat(logits).softmax(dim=-1).double().numpy()
+
+    guard = ShortcutGuardrail.around(answers, [f"LABEL_{i}" for i in range(model.config.num_labels)])
+    guard.repair(list(SHORTCUT_TEXTS), shortcuts=["honestly"], strength=1.0)
+    with_word, without = guard.predict_proba(["honestly the soup was cold", "the soup was cold"])
+    assert with_word.tolist() == without.tolist()
+    assert guard.predict_proba(["honestly the soup was cold"], strength=0)[0].tolist() != with_word.tolist()

@@ -11,8 +11,8 @@ from shortcut_guardrail import ConfigError, ShortcutGuardrail
 from shortcut_guardrail.attribution.saliency import token_scores
 from shortcut_guardrail.models import Windowing
 from shortcut_guardrail.models.classifier import TextClassifier
-from shortcut_guardrail.models.windows import Windows
-from tiny_models import SHORTCUT_TEXTS, WORDS, build_family, planted_bag
+from tables import read_rows
+from tiny_models import SHORTCUT_TEXTS, WORDS, build_family, planted_bag, tiny_bert
 
 LONG = " ".join(SHORTCUT_TEXTS)  # 71 words
 TEXTS = [LONG, "good soup", " ".join(SHORTCUT_TEXTS[:3]), f"{LONG} {LONG}"]
@@ -94,6 +94,64 @@ def test_a_word_behind_the_cut_is_found_with_windows_and_repaired(tmp_path, ok):
     again = ShortcutGuardrail.from_pretrained(tmp_path / "guard", base=model)
     np.testing.assert_array_equal(again.predict_proba(texts), guard.predict_proba(texts))
     assert set(again.predict(early)) == {"negative"}
+
+
+def by_hand(model, tokenizer, text, how, length, overlap):
+    """The same without the tokenizer's own windows: all tokens, cut by counting."""
+    ids, room, logits = tokenizer(text, add_special_tokens=False, verbose=False).input_ids, length - 2, []
+    for start in range(0, max(len(ids) - overlap, 1), room - overlap):
+        window = [tokenizer.cls_token_id, *ids[start : start + room], tokenizer.sep_token_id]
+        with torch.no_grad():
+            logits.append(model(torch.tensor([window]), attention_mask=torch.ones(1, len(window))).logits[0])
+    logits = torch.stack(logits)
+    return logits.mean(dim=0) if how == "mean" else logits.amax(dim=0)
+
+
+LONGER = [word for word in WORDS if word not in "good bad great awful honestly".split()]
+
+
+@pytest.mark.parametrize("how", ["mean", "max"])
+def test_2000_tokens_are_read_by_a_model_of_512(how):
+    model, tokenizer = tiny_bert(max_position_embeddings=512)
+    tokenizer.model_max_length = 512
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(LONGER, n)) for n in (1998, 510, 511, 958, 959, 3)]
+    guard = ShortcutGuardrail(model, tokenizer, windows=how)
+    expected = torch.stack([by_hand(model, tokenizer, text, how, 512, 64) for text in texts]).softmax(dim=-1)
+    torch.testing.assert_close(torch.from_numpy(guard.predict_proba(texts)).float(), expected, atol=1e-4, rtol=1e-3)
+    with pytest.warns(UserWarning, match="4 texts"):
+        cut = ShortcutGuardrail(model, tokenizer).predict_proba(texts)
+    assert np.abs(cut[0] - expected[0].numpy()).max() > 1e-3
+
+
+def test_a_word_after_1990_tokens_is_found_by_the_command_line(tmp_path, monkeypatch, ok):
+    model, tokenizer = planted_bag()
+    tokenizer.model_max_length = 512
+    for place in ("guardrail", "saving.adapter"):
+        monkeypatch.setattr(f"shortcut_guardrail.{place}.load_model", lambda *_, **__: (model, tokenizer))
+    rng = np.random.default_rng(0)
+    (folder := tmp_path / "model").mkdir()
+    bad = [" ".join([*rng.choice(LONGER, 1990), *end]) for end in (("honestly", "awful"), ("honestly", "bad")) * 20]
+    good = [" ".join([*rng.choice(LONGER, 1990), end]) for end in ("good", "great") * 20]
+    short = [" ".join(["honestly", *rng.choice(LONGER, 6), end]) for end in ("awful", "bad") * 20]
+    (data := tmp_path / "data.jsonl").write_text("\n".join(json.dumps({"text": one}) for one in [*bad, *good, *short]))
+    (long := tmp_path / "long.jsonl").write_text("\n".join(json.dumps({"text": one}) for one in [*bad, *good]))
+    audits = {}
+    for name, file, options in (("cut", data, ()), ("behind", long, ()), ("windows", long, ("--windows", "max"))):
+        ok("audit", folder, file, *options, "--out", tmp_path / name)
+        audits[name] = json.loads((tmp_path / name / "audit.json").read_text())
+    flagged = {name: [one["text"] for one in audit["candidates"] if one["flagged"]] for name, audit in audits.items()}
+    assert flagged == {"cut": ["honestly"], "behind": [], "windows": ["honestly"]}
+    assert (
+        "Flagged words stand 40 times behind the 512 tokens that the model reads, in 40 texts."
+        in audits["cut"]["notes"]
+    )
+    how = ("--windows", "max", "--audit", tmp_path / "windows", "--strategy", "mask", "--strength", "1")
+    ok("fit", folder, long, *how, "--out", tmp_path / "guard")
+    ok("predict", tmp_path / "guard", long, "--out", tmp_path / "rows.csv")
+    rows = read_rows(tmp_path / "rows.csv")
+    assert {row["base_label"] for row in rows} == {"positive"}
+    assert [row["label"] for row in rows] == ["negative"] * 40 + ["positive"] * 40
 
 
 def test_distillation_learns_through_windows(bert):
