@@ -144,7 +144,8 @@ def test_a_base_with_an_adapter_goes_the_whole_way(made, tmp_path, monkeypatch, 
     (program,) = (block for block in re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S) if "PeftModel" in block)
     exec(program, ran := {})
     served = [{one["label"]: one["score"] for one in scores} for scores in ran["serve"](list(SHORTCUT_TEXTS))]
-    np.testing.assert_allclose([[one[name] for name in ("negative", "mixed", "positive")] for one in served], answers, atol=1e-5)
+    found = [[one[name] for name in ("negative", "mixed", "positive")] for one in served]
+    np.testing.assert_allclose(found, answers, atol=1e-5)
     assert "its own adapter merged" in (tmp_path / "guard/README.md").read_text()
     # A guard is no base, whoever is given it as one.
     for door in (lambda given: load_model(given), lambda given: open_classifiers([given], ["a", "b", "c"])):
