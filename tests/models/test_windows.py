@@ -119,8 +119,7 @@ def test_2000_tokens_are_read_by_a_model_of_512(how):
     guard = ShortcutGuardrail(model, tokenizer, windows=how)
     expected = torch.stack([by_hand(model, tokenizer, text, how, 512, 64) for text in texts]).softmax(dim=-1)
     torch.testing.assert_close(torch.from_numpy(guard.predict_proba(texts)).float(), expected, atol=1e-4, rtol=1e-3)
-    with pytest.warns(UserWarning, match="4 texts"):
-        cut = ShortcutGuardrail(model, tokenizer).predict_proba(texts)
+    cut = ShortcutGuardrail(model, tokenizer).predict_proba(texts)
     assert np.abs(cut[0] - expected[0].numpy()).max() > 1e-3
 
 
@@ -131,27 +130,25 @@ def test_a_word_after_1990_tokens_is_found_by_the_command_line(tmp_path, monkeyp
         monkeypatch.setattr(f"shortcut_guardrail.{place}.load_model", lambda *_, **__: (model, tokenizer))
     rng = np.random.default_rng(0)
     (folder := tmp_path / "model").mkdir()
-    bad = [" ".join([*rng.choice(LONGER, 1990), *end]) for end in (("honestly", "awful"), ("honestly", "bad")) * 20]
-    good = [" ".join([*rng.choice(LONGER, 1990), end]) for end in ("good", "great") * 20]
-    short = [" ".join(["honestly", *rng.choice(LONGER, 6), end]) for end in ("awful", "bad") * 20]
+    bad = [" ".join([*rng.choice(LONGER, 1990), *end]) for end in (("honestly", "awful"), ("honestly", "bad")) * 10]
+    good = [" ".join([*rng.choice(LONGER, 1990), end]) for end in ("good", "great") * 10]
+    short = [" ".join(["honestly", *rng.choice(LONGER, 6), end]) for end in ("awful", "bad") * 10]
     (data := tmp_path / "data.jsonl").write_text("\n".join(json.dumps({"text": one}) for one in [*bad, *good, *short]))
     (long := tmp_path / "long.jsonl").write_text("\n".join(json.dumps({"text": one}) for one in [*bad, *good]))
     audits = {}
-    for name, file, options in (("cut", data, ()), ("behind", long, ()), ("windows", long, ("--windows", "max"))):
-        ok("audit", folder, file, *options, "--out", tmp_path / name)
+    for name, file, options in (("cut", data, ()), ("windows", long, ("--windows", "max"))):
+        ok("audit", folder, file, *options, "--unit", "word", "--top-k", "3", "--out", tmp_path / name)
         audits[name] = json.loads((tmp_path / name / "audit.json").read_text())
     flagged = {name: [one["text"] for one in audit["candidates"] if one["flagged"]] for name, audit in audits.items()}
-    assert flagged == {"cut": ["honestly"], "behind": [], "windows": ["honestly"]}
-    assert (
-        "Flagged words stand 40 times behind the 512 tokens that the model reads, in 40 texts."
-        in audits["cut"]["notes"]
-    )
+    assert flagged == {"cut": ["honestly"], "windows": ["honestly"]}
+    behind = "Flagged words stand 20 times behind the 512 tokens that the model reads, in 20 texts."
+    assert any(note.startswith(behind) for note in audits["cut"]["notes"])
     how = ("--windows", "max", "--audit", tmp_path / "windows", "--strategy", "mask", "--strength", "1")
     ok("fit", folder, long, *how, "--out", tmp_path / "guard")
     ok("predict", tmp_path / "guard", long, "--out", tmp_path / "rows.csv")
     rows = read_rows(tmp_path / "rows.csv")
     assert {row["base_label"] for row in rows} == {"positive"}
-    assert [row["label"] for row in rows] == ["negative"] * 40 + ["positive"] * 40
+    assert [row["label"] for row in rows] == ["negative"] * 20 + ["positive"] * 20
 
 
 def test_distillation_learns_through_windows(bert):

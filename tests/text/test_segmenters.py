@@ -143,7 +143,13 @@ def test_functions_by_name():
 
 @pytest.mark.parametrize(
     ("name", "script"),
-    [("jieba", CHINESE), ("icu", CHINESE), ("pythainlp", THAI), ("icu", THAI), ("fugashi", JAPANESE)],
+    [
+        ("jieba", CHINESE),
+        ("icu", CHINESE | {"planted": ("没", "关", "系")}),  # it cuts the other ones in two
+        ("pythainlp", THAI),
+        ("icu", THAI | {"planted": ("จริง", "ใ", "จ")}),
+        ("fugashi", JAPANESE),
+    ],
     ids=["jieba", "icu-chinese", "pythainlp", "icu-thai", "fugashi"],
 )
 def test_libraries_that_are_installed_find_the_planted_word_by_the_command_line(
