@@ -82,12 +82,13 @@ def save_adapters():
             part.save_pretrained("base")
         config = LoraConfig(task_type="SEQ_CLS", r=2, target_modules=["query"], init_lora_weights=False)
         get_peft_model(model, config).save_pretrained(name)
+        tokenizer.save_pretrained(name)
 
 
 FILES = {'served"': save_served, "PeftModel": save_adapters}
 """What is made for a block that has such words in it."""
 
-NOT_RUN = {"import numpy as np\nfrom onnxruntime": "tests/serving exports to ONNX, which takes long, and runs the file"}
+NOT_RUN = {"import numpy as np\nfrom onnxruntime": "tests/serving exports to ONNX and runs the file"}
 """How a block begins of which only the imports are tried, and why."""
 
 
