@@ -182,9 +182,3 @@ def test_pairs_and_the_papers_method_have_no_windows(bert):
         guard.predict([("good soup", "bad soup")])
     with pytest.raises(ConfigError, match=r"have no embedding of their own\. Choose strategy='distill'"):
         guard.repair([LONG, TEXTS[2]], strategy="maskcl", strength=1.0)
-
-
-def test_what_two_windows_say_of_a_token_is_added_up():
-    places, values = torch.tensor([[0, 1, 2], [1, 2, -1]]), torch.tensor([[1.0, 2.0, 3.0], [10.0, 20.0, 99.0]])
-    text = SimpleNamespace(input_ids=torch.zeros(1, 3))
-    assert Windows(None, torch.tensor([0, 0]), places, "mean").spread(values, text).tolist() == [[1, 12, 23]]
