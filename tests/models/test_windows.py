@@ -1,7 +1,6 @@
 """Long texts in windows: as a slow loop over what the tokenizer itself cuts, in every way that logits are asked for."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
