@@ -257,7 +257,8 @@ class TestRefused:
         assert said.startswith(message) if message.endswith(("(", ";", " ")) else said == message
 
     def test_files_that_are_not_there(self, write):
-        write("reviews.csv", "text\na\n")
+        for name in ("reviews.csv", "revews.csv.lock"):  # of a file that was written
+            write(name, "text\na\n")
         assert refusal("revews.csv") == "There is no file revews.csv. Did you mean 'reviews.csv'?"
         assert refusal("zzz.csv") == "There is no file zzz.csv."
         assert refusal("nowhere/a.csv") == "There is no file nowhere/a.csv: its folder, nowhere, does not exist."

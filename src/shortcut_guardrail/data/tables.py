@@ -423,9 +423,10 @@ def _missing_file(path: Path, source: str) -> str:
 
 def _near_files(path: Path) -> str:
     try:
-        names = {entry.name.casefold(): entry.name for entry in path.parent.iterdir() if entry.is_file()}
+        files = [entry.name for entry in path.parent.iterdir() if entry.is_file() and entry.suffix != ".lock"]
     except OSError:
         return ""
+    names = {name.casefold(): name for name in files}
     near = difflib.get_close_matches(path.name.casefold(), names, n=3)
     return f" Did you mean {listed([names[name] for name in near], 'or')}?" if near else ""
 
