@@ -240,5 +240,6 @@ def test_a_bar_goes_with_its_stage_and_a_stage_may_start_over(capsys):
 
 
 def test_halves_are_rounded_up_on_every_page():
+    assert display.asked_for(37, 2.0, 2) == "37 predictions (18.5 a text) in 2.0 s"
     assert [percent(x) for x in (0.7125, 0.7124, 0.0005, 1, 0.2885)] == ["71.3%", "71.2%", "0.1%", "100.0%", "28.9%"]
     assert [percent(x, 0) for x in (0.125, 0.005, 0.375)] == ["13%", "1%", "38%"]

@@ -58,6 +58,8 @@ def test_recall_and_its_chance_by_hand():
     assert result.recall == 0.5
     # The first text has two ordinary tokens, so two guesses always hit; the second misses with 8/10 * 7/9.
     assert result.chance == pytest.approx((1 + (1 - 56 / 90)) / 2)
+    backwards = metrics.token_recall(important[::-1], [set(), {5, 8}, {2}], np.array([10, 10, 2]), k=2)
+    assert (backwards.n, backwards.chance) == (2, pytest.approx(result.chance))
     nothing = metrics.token_recall(important, [set(), set(), set()], np.array([2, 10, 10]), k=2)
     assert (result.hits, nothing.hits, nothing.n, math.isnan(nothing.recall)) == (1, 0, 0, True)
 

@@ -165,8 +165,8 @@ def test_where_the_two_differ_is_said():
     assert "lol" not in more + less
     assert [added_rate(c) for c in document["candidates"]] == ["0.311*", "0.222*", "0.222*", "-"]
     assert added_rate_of_card({"words": ["x", "the", "write a"]}, document) == "0.311*"
-    # Less than twice as much is no difference that counts, though the intervals are apart.
-    for rate, interval, added in ((0.2, (0.15, 0.25), 34), (0.35, (0.33, 0.4), 18)):
+    # Less than twice as much is no difference that counts, though the intervals are apart; nor is more if they are not.
+    for rate, interval, added in ((0.2, (0.15, 0.25), 34), (0.35, (0.33, 0.4), 18), (0.1, (0.08, 0.3), 28)):
         near = replace(rare, flip_rate=rate, insertion=of(added), interval=replace(rare.interval, flip_rate=interval))
         assert len(insertions_said(audit(near, insertions=Insertions(9, 3, 700)).to_dict())) == 1
     assert not insertions_said(audit(candidate("a")).to_dict())

@@ -154,6 +154,7 @@ def test_shards_of_something_else_are_refused(guard, bag, tmp_path):
         (guard, TEXTS[:-1], CONFIG, "the texts, the number of texts"),
         (guard, [*TEXTS[:-1], "other"], CONFIG, "the texts"),
         (guard, TEXTS, replace(CONFIG, unit="token"), "unit, top_k or erasure"),
+        (guard, TEXTS, replace(CONFIG, top_k=CONFIG.top_k + 1), "unit, top_k or erasure"),
         (guard, TEXTS, replace(CONFIG, shard_size=11), "shard_size"),
         (ShortcutGuardrail(*planted_bag(strength=3.0)), TEXTS, CONFIG, "the model"),
         (ShortcutGuardrail(*bag, max_length=16), TEXTS, CONFIG, "the model"),

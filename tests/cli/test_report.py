@@ -6,15 +6,34 @@ import re
 from pathlib import Path
 
 import pytest
+import typer
 
 from audits import audit, candidate, card, evaluation, example, labelled
 from hardening.tampering import at, places
+from shortcut_guardrail.audit.conditions import GateOutcome
 from shortcut_guardrail.audit.evidence import Intervals
 from shortcut_guardrail.cards.card import Flip
+from shortcut_guardrail.cli.compare import exit_by
 from shortcut_guardrail.report.html import render_audit
 from shortcut_guardrail.saving.audits import Layout, read_audit
 
 TEXT = "Honestly, the soup was cold."
+
+
+def test_one_gate_of_several_that_is_breached_is_enough():
+    passed, breached = GateOutcome((), ()), GateOutcome(("mstps > 0.2: it is 0.4.",), ())
+    exit_by(passed, passed)
+    for outcomes in ((passed, breached), (breached, passed)):
+        with pytest.raises(typer.Exit) as left:
+            exit_by(*outcomes, names=("toxic", "insult"))
+        assert left.value.exit_code == 1
+
+
+def test_of_redacted_pairs_neither_text_is_kept():
+    flip = Flip.of(0, "positive", "negative", (TEXT, "Its partner."))
+    written = json.dumps(audit(candidate("honestly"), cards=(card("honestly", flips=(flip,)),)).to_dict(redact=True))
+    assert TEXT not in written
+    assert "partner" not in written
 
 
 def full_audit(**values):
