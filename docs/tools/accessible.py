@@ -1,11 +1,13 @@
 """Sphinx extension: what the theme's pages lack for people who listen to them or use a keyboard.
 
-Captions of the sidebar get a level, the two sidebars get names, and an empty cell of a table's head is no heading.
+Captions of the sidebar get a level, the two sidebars get names, and an empty cell of a table's head is no heading. The
+parameters of a signature on lines of their own are no list of definitions.
 `static/site.js` lets a keyboard reach what is too wide and scrolls.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +24,14 @@ REPLACED = (
 """What the theme and Sphinx write, and what is written in its place."""
 
 
+PARAMETERS = re.compile(r'<dl>\s*((?:<dd><em class="sig-param">.*?</dd>\s*)+)</dl>', re.DOTALL)
+
+
 def replaced(page: str) -> str:
     """The HTML of a page with all of these replaced; it may have been before."""
     for written, instead in REPLACED:
         page = page.replace(written, instead)
-    return page
+    return PARAMETERS.sub(lambda found: re.sub("(</?)dd>", r"\1div>", found[1]), page)
 
 
 def _finish(app: Sphinx, error: Exception | None) -> None:

@@ -5,6 +5,7 @@ import re
 
 import typer
 
+import accessible
 import api_pages
 import forge_links
 import reference_pages
@@ -76,6 +77,14 @@ def test_a_link_to_what_is_no_page_leads_to_the_forge():
     assert forge_links.outward(link, PAGE, None) == ("see {download}`the README <../README.md>`.", [])
     assert forge_links.outward("see [the audits](../results/audit).", PAGE, None) == ("see the audits.", [])
     assert forge_links.outward("[a](../nowhere.md)", PAGE, BLOB)[1] == ["../nowhere.md"]
+
+
+def test_parameters_of_a_signature_are_no_list_of_definitions():
+    listed = '<dl>\n<dd><em class="sig-param">a</em>,</dd>\n<dd><em class="sig-param">b</em>,</dd>\n</dl>'
+    others = "<dl>\n<dt>a</dt><dd>b</dd></dl>"
+    found = accessible.replaced(listed + others)
+    assert found == listed[5:-5].replace("dd>", "div>") + others
+    assert accessible.replaced(found) == found
 
 
 def test_every_page_is_reached_from_an_overview():
