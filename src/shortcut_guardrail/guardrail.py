@@ -119,7 +119,7 @@ def _read(decisions: Decisions | str | Path | None) -> Decisions | None:
 
 
 class ShortcutGuardrail(Shown):
-    """Finds out which tokens a text classifier leans on, and repairs it without its training data.
+    """Finds out which tokens a text classifier depends on, and repairs it without its training data.
 
     Threads may share one: they take turns. For more at a time, load one for each. Its methods have in common:
 
@@ -426,7 +426,7 @@ class ShortcutGuardrail(Shown):
         strength: float | None = None,
         progress: Progress | bool | None = None,
     ) -> AuditReport:
-        """Find what the model leans on: important units per text, ranked and tested candidates, MSTPS.
+        """Find what the model depends on: important units per text, ranked and tested candidates, MSTPS.
 
         Args:
             labels: Where they are known, candidates show what they cost.

@@ -1,4 +1,4 @@
-"""What a model leans on: audits in memory and in shards, the tests of a word against its context, results, conditions.
+"""What a model depends on: audits in memory and in shards, tests of a word against its context, results, conditions.
 
 A candidate is a question put to a person; what is taken for a shortcut is decided in `shortcuts`.
 """

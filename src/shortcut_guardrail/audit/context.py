@@ -10,10 +10,10 @@ hypothesis, the tests and why; this is what they come to, for a candidate that p
 AdaFilter (`stats.fdr`) over both parts of all candidates keeps the false-discovery rate. *Step-down*: the strongest
 candidate is flagged first, its texts are read with it masked from then on, and p-values can only rise.
 
-A candidate *takes turns* with flagged ones if it passes the first step without a margin (a relative effect above a
-half), and its rest still speaks less for c with the flagged ones masked. Others are *undecided* that take answers away
-and could not have been flagged whatever their texts say (`stats.attainable`), or that decide most of their texts
-without anything shown of their rests.
+A candidate is an *alternative wording* of flagged ones if it passes the first step without a margin (a relative effect
+above a half), and its rest still speaks less for c with the flagged ones masked. Others are *undecided* that take
+answers away and could not have been flagged whatever their texts say (`stats.attainable`), or that decide most of their
+texts without anything shown of their rests.
 
 Not exact: c is chosen by looking, the two parts share the candidate's texts, and words share texts.
 `bench/experiments/audit_simulation` simulates the rate that is kept, and `audit_rates` measures it on clean models.
@@ -104,7 +104,7 @@ class Outcomes:
         p, q: p-values, NaN where not tested, and q-values, 1 where not tested.
         flagged: Candidates in the order in which they were flagged.
         undecided: Whether it takes answers away, and the test can neither flag nor clear it.
-        alternative_wording: Of these, whether it takes turns with the flagged ones.
+        alternative_wording: Of these, whether it is an alternative wording of flagged ones.
         collective: Of these, whether it is one of a set that overrides its texts together; see `sets`.
         set_p_value: Of the null hypothesis that there is no such set; NaN from `decide`, which does not ask it.
         too_few: Whether the test could not have flagged it whatever its texts say.

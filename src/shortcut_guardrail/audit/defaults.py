@@ -1,6 +1,6 @@
 """What a model predicts where nothing speaks for any class, and which cues keep texts from that class.
 
-Removing a word shows what hangs on its presence. A model may also go by what is *absent*: trained where one class was
+Removing a word shows what depends on its presence. A model may also go by what is *absent*: trained where one class was
 made from templates, it gives everything without the template to the other class. No word of such a text decides, so
 that none is found. Nothing but `predict_proba(texts)` is asked here.
 

@@ -173,7 +173,7 @@ class Candidate:
 
     @property
     def found(self) -> bool:
-        """Whether the audit takes it for a shortcut: it is flagged, takes turns with what is, or is one of a set."""
+        """Whether the audit takes it for a shortcut: flagged, an alternative wording of what is, or one of a set."""
         return self.flagged or self.alternative_wording or self.collective
 
 

@@ -40,7 +40,7 @@ AUDIT_SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, repr=False)
 class AuditReport(Shown):
-    """What a model leans on, over N texts.
+    """What a model depends on, over N texts.
 
     Attributes:
         n: Number of texts, repeats included.
@@ -52,15 +52,15 @@ class AuditReport(Shown):
         mstps: Maximum single-token prediction sensitivity, in [0, 1], over all texts; for another unit than `token` the
             same of words.
         sensitivity_histogram: Texts by their term in MSTPS, 20 equal bins over [0, 1].
-        candidates: What is important anywhere: first what is flagged, in the order in which it was found; then what
-            takes turns with it, or overrides its texts together; then what else is undecided, both by the lower end of
-            the flip rate's interval; then the rest by q-value and by the probability it holds up. At most the first
-            1,000.
+        candidates: What is important anywhere: first what is flagged, in the order in which it was found; then what is
+            an alternative wording of it, or overrides its texts together; then what else is undecided, both by the
+            lower end of the flip rate's interval; then the rest by q-value and by the probability it holds up. At most
+            the first 1,000.
         n_candidates: How many there are in all.
         n_tested: Number of candidates that occur often enough to be tested; the false-discovery rate is over them.
         n_undecided: Number of candidates that take answers away and that the test can neither flag nor clear.
         set_p_value: Of the null hypothesis that no set of candidates overrides its texts together, beside those
-            that are flagged and those that take turns with them.
+            that are flagged and their alternative wordings.
         agreement: How far attribution agrees with the true effect of masking.
         n_truncated: Texts longer than the model takes.
         notes: Sentences on what limits this audit, such as a class that is never predicted.

@@ -1,7 +1,7 @@
 """Words that override their texts together where none of them does so beyond doubt alone: the test of a set.
 
 docs/explanation/audit-statistics.md ("Together") says what is tested and why. The texts are dealt into two halves by a
-hash of their number. Texts that hold what is flagged, or takes turns with it, are set aside.
+hash of their number. Texts that hold what is flagged, or an alternative wording of it, are set aside.
 
 *The set* comes from one half. Its members are tested candidates of which all of this holds:
 

@@ -49,7 +49,7 @@ class PullingWord:
 
     Attributes:
         changes: Distinct texts whose prediction changes when it is masked.
-        found: Whether it was flagged, takes turns with what was, or is one of a set that overrides its texts.
+        found: Whether it was flagged, is an alternative wording of what was, or one of a set that overrides its texts.
     """
 
     text: str

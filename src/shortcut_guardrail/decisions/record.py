@@ -92,7 +92,7 @@ class Judge:
     """A classifier that was asked.
 
     Attributes:
-        record: What its answers hang on: kind, fingerprint, prompts, versions, settings.
+        record: What its answers depend on: kind, fingerprint, prompts, versions, settings.
         qualifications: Whether it may judge, for each pair of classes.
     """
 

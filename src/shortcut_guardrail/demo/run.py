@@ -32,7 +32,7 @@ METRICS_SCHEMA_VERSION = 2
 MEASURED = 100
 """Texts on which MSTPS is measured: it takes ten times as long as an answer."""
 AUDITED = 200
-"""Deployment texts on which the page shows what each model leans on, for the same reason; the repair reads them all."""
+"""Deployment texts on which the page shows what each model depends on, for the same reason. The repair reads all."""
 
 
 @dataclass(frozen=True)

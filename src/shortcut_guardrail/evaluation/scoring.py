@@ -44,7 +44,7 @@ class Evaluation(Shown):
         balanced_accuracy: Mean accuracy over the classes that occur.
         majority_accuracy: What always answering the most frequent class scores.
         groups: Accuracy by label and, where shortcuts were named, their presence.
-        sensitivity: How far the answers hang on single tokens, on all texts or a random sample of them.
+        sensitivity: How far the answers depend on single tokens, on all texts or a random sample of them.
         predicted: How many texts are given each class, in the order of the labels.
         threshold: Where another one than the model's own decided between two classes: the least probability of the
             second class at which it is predicted.

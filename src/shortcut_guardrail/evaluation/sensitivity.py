@@ -1,4 +1,4 @@
-"""How far answers hang on single tokens: MSTPS and shortcut token recall, on all texts or on a random sample."""
+"""How far answers depend on single tokens: MSTPS and shortcut token recall, on all texts or on a random sample."""
 
 import math
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ SensitivityOn = int | Literal["all", "none"]
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How far the answers to n texts hang on single tokens.
+    """How far the answers to n texts depend on single tokens.
 
     Attributes:
         mstps: Maximum single-token prediction sensitivity with the important tokens of the evaluated model, in [0, 1],

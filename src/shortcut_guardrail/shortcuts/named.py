@@ -41,12 +41,12 @@ class Shortcut:
         verdict: `named` or `kept` by a person; `found` in unlabelled texts; `confirmed` by the support set, by judged
             flips or by a second model; `cleared` by labels or flips, or because nothing speaks against it. What is
             named, found or confirmed counts as a shortcut.
-        reason: Why it was found. `flagged`: by the audit. `takes turns`: with flagged ones. `set`: it overrides its
-            texts together with others. `alike`: so it does, and is alike to flagged ones. `dominant`: in the corpus.
-            `many predictions`: many predictions depend on it; a cleared one with this reason is listed for a person to
-            look at. `answers`: the judged flips of its card confirmed or cleared it. `second model`: other models did.
-            `weak evidence`: it is one of many that were found, by an erasure that changes much by itself. `not alone`:
-            a person says that it may count together with the rest of a text, and must not decide alone.
+        reason: Why it was found. `flagged`: by the audit. `alternative wording`: of flagged ones. `set`: it overrides
+            its texts together with others. `similar`: so it does, and is similar to flagged ones. `dominant`: in the
+            corpus. `many predictions`: many predictions depend on it; a cleared one with this reason is listed for a
+            person to look at. `answers`: the judged flips of its card confirmed or cleared it. `second model`: other
+            models did. `weak evidence`: it is one of many that were found, by an erasure that changes much by itself.
+            `not alone`: a person says that it may count together with the rest of a text, and must not decide alone.
         count: Texts of the audit in which it is important; `None` where it was not audited.
         flip_rate: See `Candidate`, as for `pushes_towards` and `q_value`.
         n_support: Texts of the support set that hold it; for the reasons `answers` and `second model` the judged flips
@@ -80,12 +80,12 @@ class Shortcut:
 
     @property
     def evident(self) -> bool:
-        """Whether the evidence of unlabelled texts speaks for it; that many answers hang on it is none."""
+        """Whether the evidence of unlabelled texts speaks for it; that many answers depend on it is none."""
         return self.verdict == "found" and self.reason != "many predictions"
 
     @property
     def listed(self) -> bool:
-        """Whether many answers hang on it and nothing tells whether they should."""
+        """Whether many answers depend on it and nothing tells whether they should."""
         return self.verdict == "cleared" and self.reason == "many predictions"
 
     @property

@@ -2,7 +2,7 @@
 
 Without labels these candidates are taken:
 
-- those that the audit flags, and those that take turns with them;
+- those that the audit flags, and their alternative wordings;
 - those that override their texts together beside these;
 - what these bring with them that is alike in meaning (see `alike`);
 - those that dominate the corpus (see `ShortcutConfig.dominant_share`). The audit's test cannot see them: it compares

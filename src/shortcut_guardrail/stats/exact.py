@@ -21,7 +21,7 @@ def exact_interval(successes: int, n: int, confidence: float = 0.95) -> tuple[fl
 def mean_interval(values: Array) -> tuple[float, float]:
     """Student's 95 % t interval of the mean of independent values in [0, 1], shape (n,); NaNs for fewer than two.
 
-    Approximate: it leans on the mean being near normal. For skewed values a few dozen do not suffice: where 5 % of the
+    Approximate: it relies on the mean being near normal. For skewed values a few dozen do not suffice: where 5 % of the
     values are high and the rest near 0, of 30 values it covers the mean in some 79 % of cases, not in 95 %.
 
     Example:
