@@ -20,6 +20,8 @@ from sphinx.util.docutils import SphinxDirective
 import shortcut_guardrail
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sphinx.application import Sphinx
 
 PACKAGE = "shortcut_guardrail"
@@ -47,6 +49,12 @@ def _directive_of(path: str) -> str:
     return "function" if inspect.isfunction(value) else "data"
 
 
+def documented(room: str, further: Iterable[str]) -> list[str]:
+    """The full names that a page documents: those of `shortcut_guardrail` that live in a room, then further ones."""
+    paths = [f"{PACKAGE}.{name}" for name in shortcut_guardrail.__all__ if room_of(name) == room]
+    return paths + [f"{PACKAGE}.{name if name.startswith('metrics.') else f'{room}.{name}'}" for name in further]
+
+
 class Api(SphinxDirective):
     """`{api} audit` with further names of the room as its content, one a line."""
 
@@ -55,11 +63,8 @@ class Api(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """The documentation of all names."""
-        room = self.arguments[0]
-        paths = [f"{PACKAGE}.{name}" for name in shortcut_guardrail.__all__ if room_of(name) == room]
-        paths += [f"{PACKAGE}.{name if name.startswith('metrics.') else f'{room}.{name}'}" for name in self.content]
         lines = ["```{eval-rst}"]
-        for path in paths:
+        for path in documented(self.arguments[0], self.content):
             kind = _directive_of(path)
             lines += [f".. auto{kind}:: {path}", *(["   :members:"] if kind == "class" else []), ""]
         return self.parse_text_to_nodes("\n".join([*lines, "```"]))

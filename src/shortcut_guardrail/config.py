@@ -62,18 +62,18 @@ class AuditConfig:
         top_k: Important units per text (the paper's k, 10).
         fdr: Expected share of false alarms among the flagged candidates (false-discovery rate) that is allowed.
         min_count: Distinct texts a candidate has to occur in to be tested; fewer can hardly be evidence.
-        confidence: From which probability on an answer counts as confident.
-        min_pull: A candidate is only flagged if masking it takes its answer away in more than this share of its texts.
-        min_relative_effect: Of pairs of a text with a candidate and one without it, the share in which the rest of the
-            first speaks less for its class. A candidate is only flagged above this share; chance gives a half.
+        confidence: The probability from which a prediction counts as confident.
+        min_pull: A candidate is only flagged if masking it changes the prediction in more than this share of its texts.
+        min_relative_effect: Take a text with a candidate and one without: the share of such pairs in which the rest of
+            the first supports its class less. A candidate is only flagged above this share; chance gives a half.
         compare_with: What the rest of a candidate's texts is compared with: `texts` without the candidate as they are,
-            or their `rests`, without their most decisive unit too. `rests` clears legitimate words that alone say in
-            their texts what they say, and needs many more texts to find a shortcut.
-        erasure: How a word is taken out: by the `mask` token, `cut` out, or with another token of its text in its
-            place (`replace`). `auto` takes the mask unless another changes clearly fewer predictions where none should
-            change, which is measured (see `audit.Erasures`), and for the unit `token` in any case. What has no mask
-            token is `cut` in any case.
-        budget: The most answers that an audit may ask for of a classifier without gradients; 0 for any number.
+            or their `rests`, without their most decisive unit too. `rests` also clears legitimate words that are the
+            only evidence in their texts, and needs many more texts to find a shortcut.
+        erasure: How a word is erased: by the `mask` token, `cut` out, or with another token of its text in its place
+            (`replace`). `auto` takes the mask unless another changes clearly fewer predictions where none should
+            change, which is measured (see `audit.Erasures`), and always for the unit `token`. A model without a mask
+            token always uses `cut`.
+        budget: The most predictions that an audit may need of a classifier without gradients; 0 for any number.
         n_examples: Texts kept as examples of each of the first candidates.
         shard_size: Texts per shard; memory grows with it. 0 audits everything in one piece and keeps every input.
     """
@@ -133,7 +133,7 @@ class AdapterConfig:
             positive differ in the mask alone.
         embedding: `cls` (position 0 of the last hidden state, before any pooler) or `mean` over tokens; `auto` takes
             `mean` for models whose head pools by mean and `cls` for all others.
-        pairing: `grouped` is the paper's equations: B anchors, k slots, same-slot negatives. `flat` draws batches of
+        pairing: `grouped` is the paper's equations: B anchors, k slots, same-slot negatives. `flat` samples batches of
             B anchor-positive pairs, so that pairs of one anchor are negatives of each other, which the paper's counts
             of pairs and its timing suggest.
         deduplicate: Train on each distinct text once. Equal texts in one batch are false negatives of each other.
@@ -193,32 +193,32 @@ class CalibrationConfig:
 
 @dataclass(frozen=True)
 class ShortcutConfig:
-    """Which words and phrases are taken for shortcuts, for the strategies that take words.
+    """Which words and phrases are treated as shortcuts, by the strategies that need words.
 
     See docs/explanation/strategies.md.
 
     Attributes:
         named: Words and phrases that a person says are shortcuts, whatever the evidence.
-        keep: Words and phrases that are none, whatever the evidence.
-        not_alone: Words and phrases that may count together with the rest of a text, and must not decide alone. For
-            the strategy `distill`.
+        keep: Words and phrases that are not, whatever the evidence.
+        not_alone: Words and phrases that may count together with the rest of a text, and must not decide alone. For the
+            strategy `distill`.
         unit: What the audit behind the choice masks; `phrase` finds phrases and words.
         top_k: Important units per text in that audit.
         fdr: The false-discovery rate of that audit's flagged candidates.
-        erasure: How that audit takes words out; see `AuditConfig`.
-        dominant_share: Candidates that are not flagged are taken if they dominate. Those that push towards one class
-            then decide more than this share of all texts, although the rest is confidently given another answer; 1
-            turns this off.
-        influential_share: Words and phrases whose masking changes at least this share of all answers are listed for a
-            person to look at; counted are texts in which they are important. 1 lists none.
-        take_influential: Take them for shortcuts as well; with a support set those of them whose masking fixes more
-            labelled answers than it breaks. Without labels that takes legitimate words too.
+        erasure: How that audit erases words; see `AuditConfig`.
+        dominant_share: Candidates that are not flagged are taken if those that push towards one class decide more than
+            this share of all texts, although the rest is confidently predicted to be another class. 1 turns this off.
+        influential_share: Words and phrases whose masking changes at least this share of all predictions are listed for
+            a person to look at. 1 lists none.
+        take_influential: Treat them as shortcuts as well; with a support set only those whose masking fixes more
+            labelled predictions than it breaks. Without labels that includes legitimate words.
         max_considered: How many candidates of its ranking a support set may confirm or clear.
-        confirm_level: A candidate that is not flagged is confirmed if masking it fixes more answers of the support set
-            than it breaks, and shows at this level to raise the right class's probability. The test is a one-sided
-            sign-flip test with Holm's correction, weighted by the unlabelled answers that change with the candidate.
-        clear_level: A flagged one is cleared if an exact one-sided McNemar test, without correction, shows at this
-            level that masking it breaks answers.
+        confirm_level: A candidate that is not flagged is confirmed if masking it fixes more predictions of the support
+            set than it breaks, and raises the right class's probability, tested at this level. The test is a one-sided
+            sign-flip test with Holm's correction, weighted by the unlabelled predictions that change with the
+            candidate.
+        clear_level: A flagged one is cleared if masking it breaks predictions, tested at this level by an exact
+            one-sided McNemar test without correction.
     """
 
     named: tuple[Word, ...] = ()
@@ -244,13 +244,13 @@ class ShortcutConfig:
         _require(not both, f"{', '.join(map(repr, both))} is not_alone, and a shortcut or kept too. Name it once.")
 
     def audit(self) -> AuditConfig:
-        """The audit whose flagged candidates are taken."""
+        """The audit whose flagged candidates are treated as shortcuts."""
         return AuditConfig(unit=self.unit, top_k=self.top_k, fdr=self.fdr, erasure=self.erasure, n_examples=0)
 
 
 @dataclass(frozen=True)
 class DistillConfig:
-    """Counterfactual distillation: what the adapted model is trained to answer (docs/explanation/strategies.md).
+    """Counterfactual distillation: how the target predictions are compared (docs/explanation/strategies.md).
 
     Attributes:
         temperature: Of the softmax on both sides of the loss.
@@ -267,10 +267,10 @@ class CertifyConfig:
     """What `certify` has to show about a strength (docs/explanation/strategies.md).
 
     Attributes:
-        margin: The largest loss against the base that is allowed, as a share of all texts.
-        confidence: With which probability the statement holds, over the choice of strength as well.
-        harm: `net` bounds the accuracy lost, answers lost minus answers gained; `harmed` bounds the share of texts that
-            the base answers rightly and the guarded model wrongly, whatever is gained elsewhere.
+        margin: The largest loss against the original model that is allowed, as a share of all texts.
+        confidence: The probability that the statement holds, over the choice of strength as well.
+        harm: `net` bounds the accuracy lost, predictions lost minus predictions gained; `harmed` bounds the share of
+            texts that the original model predicts rightly and the repaired model wrongly, whatever is gained elsewhere.
         looks: How many certificates are planned, this one included. Each gets an equal share of the error (Bonferroni).
     """
 
@@ -304,8 +304,8 @@ class GuardrailConfig:
             masks known shortcuts at prediction, `distill` trains the adapter to predict as if they were not there,
             `few-shot` trains it on labelled texts.
         per_input: Texts without a known shortcut keep the original model's prediction. `mask` does so in any case.
-        shortcuts: Which words and phrases are taken for shortcuts, for `mask`, `distill` and `per_input`.
-        distill: What `distill` trains for.
+        shortcuts: Which words and phrases are treated as shortcuts, for `mask`, `distill` and `per_input`.
+        distill: The settings of `distill`.
         saliency: Which tokens are important, for `maskcl`.
         adapter: How the adapter is trained.
         calibration: How its strength is chosen.
@@ -346,10 +346,11 @@ class GuardrailConfig:
 
 
 def updated(config: GuardrailConfig, changes: Mapping[str, Any]) -> GuardrailConfig:
-    """A copy with some fields replaced, those of parts nested; a `ConfigError` where one is unknown or out of range.
+    """A copy with some fields replaced, those of parts nested; a `ConfigError` if one is unknown or out of range.
 
-    What is asked for by name is not overruled by the preset's rules: with `adapter.epochs` its bounds of the steps go,
-    with `adapter.learning_rate` the rate is no longer fitted to a change of the weights; unless these are named too.
+    A setting that is named is not overruled by the preset's rules: with `adapter.epochs` its bounds of the steps are
+    dropped, with `adapter.learning_rate` the rate is no longer fitted to a change of the weights, unless these are
+    named too.
 
     Example:
         >>> updated(PRESETS["paper"], {"adapter": {"rank": 4}}).adapter.rank

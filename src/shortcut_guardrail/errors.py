@@ -51,11 +51,8 @@ class RunError(GuardrailError, RuntimeError):
 
 
 class NothingToRepairError(GuardrailError):
-    """Nothing speaks for a repair: no word is named or found, or only on weak evidence, and labels prefer the base.
-
-    Nothing was changed.
-    """
+    """No word is named or found, except on weak evidence, and labels prefer the original model. Nothing was changed."""
 
 
 class GuardrailWarning(_Printable, UserWarning):
-    """Something the reader of a result has to know; it stops nothing."""
+    """A limit that the reader of a result has to know; the run continues."""

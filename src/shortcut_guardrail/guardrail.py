@@ -1,4 +1,4 @@
-"""The facade: audit, fit, calibrate, predict, evaluate, save, load."""
+"""The class `ShortcutGuardrail`: audit, fit, calibrate, predict, evaluate, save, load."""
 
 from __future__ import annotations
 
@@ -119,43 +119,43 @@ def _read(decisions: Decisions | str | Path | None) -> Decisions | None:
 
 
 class ShortcutGuardrail(Shown):
-    """Finds out which tokens a text classifier depends on, and repairs it without its training data.
+    """Finds the words that a text classifier depends on, and repairs the classifier without its training data.
 
-    Threads may share one: they take turns. For more at a time, load one for each. Its methods have in common:
+    Several threads may share one object; their calls run one after the other. The methods have in common:
 
-    - `texts` are N texts, or (text, pair) tuples; `labels` are theirs, all names or all class ids. `support` is a few
-      labelled texts and their labels.
-    - `strength` lies in [0, 1]. 0 is the base model, and `None` takes the guard's own.
+    - `texts` are N texts, or (text, pair) tuples. `labels` are their labels, all names or all class ids. `support` is a
+      few labelled texts and their labels.
+    - `strength` lies in [0, 1]. 0 is the original model, and `None` is the strength in use.
     - The same `seed` gives the same result.
     - `progress=True` shows a bar for each stage on stderr (tqdm's; `TQDM_DISABLE=1` turns it off). A function is called
-      with the stage, what is done of it and the whole.
-    - `DataError` is raised where a text is empty or holds no ordinary token, and where labels are unknown, or more or
-      fewer than the texts.
-    - `ConfigError` is raised where an option is out of range, and where a method needs a guard that was fitted.
+      with the stage, the number of finished items and the total.
+    - `DataError` is raised if a text is empty or has no ordinary token, if a label is unknown, or if the numbers of
+      texts and labels differ.
+    - `ConfigError` is raised if an option is out of range, or if a method needs a repaired model and there is none.
 
     Args:
-        model: A Transformers sequence classifier on an encoder or a decoder. It is left as it was; its weights are
-            shared, not copied. Without a mask token words are cut out in place of being masked.
+        model: A Transformers sequence classifier on an encoder or a decoder. It is not changed; its weights are shared,
+            not copied. Without a mask token words are cut out instead of masked.
         tokenizer: Its fast tokenizer.
         head: `softmax` or `sigmoid`; `None` reads it from the model's configuration.
-        label: Of a model that can give a text several labels: the one that is audited and repaired. The classes are
+        label: For a model that can give a text several labels: the label that is audited and repaired. The classes are
             then "not LABEL" and "LABEL"; the repair keeps the other labels (see docs/howto/models.md).
-        thresholds: The probability from which on a text has a label, where it is not 0.5 (see `data.Thresholds`).
-        max_length: Tokens per input; `None` takes the most the model can. Longer texts are truncated and counted.
-        windows: Read longer texts in windows of so many tokens, and take the `mean` of their logits, or the `max`.
+        thresholds: The probability from which a text has a label, if it is not 0.5 (see `data.Thresholds`).
+        max_length: Tokens per input; `None` takes the model's maximum. Longer texts are truncated and counted.
+        windows: Read longer texts in windows of that many tokens, and take the `mean` of their logits, or the `max`.
         overlap: Tokens that a window shares with the one before.
         batch_size: Sequences per forward pass outside training.
-        device: E.g. `cpu` or `cuda:1`; `None` takes a GPU where there is one.
-        precision: Number format of matrix products: `float32`, `bfloat16`, or `auto`, which takes bfloat16 where the
-            hardware computes in it: faster, with slightly different predictions.
-        packing: Whether sequences run one after another in a row, without padding, where the model's family allows it.
-        label_names: What the classes are called, in place of the model's own names (see `data.LabelNames`). Labels may
-            have either.
-        segmenter: What cuts words in scripts without spaces: `jieba`, `fugashi`, `pythainlp`, `icu`, `module:function`,
-            or a function from a text to its words or their spans. Without one each character is a word there.
+        device: E.g. `cpu` or `cuda:1`; `None` takes a GPU if there is one.
+        precision: Number format of matrix products: `float32`, `bfloat16`, or `auto`. `auto` takes bfloat16 if the
+            hardware supports it, which is faster and changes predictions slightly.
+        packing: Whether sequences are put one after another without padding, if the model's family allows it.
+        label_names: Names of the classes in place of the model's own (see `data.LabelNames`).
+        segmenter: How words are split in scripts without spaces: `jieba`, `fugashi`, `pythainlp`, `icu`,
+            `module:function`, or a function from a text to its words or their spans. Without one, each character is a
+            word.
 
     Raises:
-        ModelError: The model or tokenizer cannot be guarded; the sentence says what is missing.
+        ModelError: The model or tokenizer lacks something; the sentence says what.
     """
 
     def __init__(
@@ -206,15 +206,15 @@ class ShortcutGuardrail(Shown):
         segmenter: str | Cut | None = None,
         cache: str | Path | None = None,
     ) -> ShortcutGuardrail:
-        """Guard whatever answers texts: it is audited by cutting words out, and repaired by cutting shortcuts out.
+        """Audit and repair any classifier: audits and repairs cut words out of its texts.
 
         Args:
             classifier: A function from N texts to class probabilities of shape (N, C), an object with such a
-                `predict_proba`, or what `decide --with` takes: `module:function`, a TOML file, a folder or a Hub id.
-            label_names: The C classes, in the order of the columns; without them what the classifier itself says, as
-                `label_names` or `classes_`.
+                `predict_proba`, or a value of `decide --with`: `module:function`, a TOML file, a folder or a Hub id.
+            label_names: The C classes, in the order of the columns. Without them the classifier's own `label_names` or
+                `classes_` are used.
             segmenter: See the class.
-            cache: Folder in which answers of models and endpoints are kept, so that nothing is paid for twice.
+            cache: Folder in which predictions of models and endpoints are kept, so that none is paid for twice.
 
         Raises:
             ConfigError: The classes are not known.
@@ -263,21 +263,21 @@ class ShortcutGuardrail(Shown):
         verify: bool = False,
         cache: str | Path | None = None,
     ) -> ShortcutGuardrail:
-        """Load a plain classifier, or a guard that `save_pretrained` wrote; other arguments: see the class.
+        """Load a classifier, or a repaired model that `save_pretrained` wrote. Other arguments: see the class.
 
         Args:
-            source: Folder or Hub id of a classifier or guard. A guard knows how it reads texts, its `label`,
-                its `label_names` and its `segmenter`.
-            base: For a guarded folder, or an adapter of PEFT: the base model, if it is not where the folder says. A
-                folder, a Hub id or, for a guard, a model in memory; for a guard made by `around` what that takes.
-            revision: Branch, tag or commit of the classifier on the Hub, or of the guard there.
+            source: Folder or Hub id. A repaired model's folder has its `label`, `label_names` and `segmenter`, too.
+            base: The original model of a repaired one or of a PEFT adapter, if it is not where the folder says: a
+                folder, a Hub id, or, for a repaired model, a model in memory (for one made by `around`, what that
+                takes).
+            revision: Branch, tag or commit on the Hub.
             allow_pickle: Also read weights in formats that can run code when opened.
             trust_remote_code: Run modelling code that comes with the model.
-            verify: Compare every file of a guarded folder with the hash in its manifest; sizes always are compared.
-            cache: For a guard `around` an endpoint or a model: folder in which its answers are kept.
+            verify: Compare every file of the folder with the hash in its manifest; sizes are always compared.
+            cache: For a repaired model made by `around`: folder in which predictions are kept.
 
         Raises:
-            ModelError: Nothing usable is there, or the base model's weights are not those the adapter was trained on.
+            ModelError: Nothing usable is there, or the adapter was trained on other weights than the original model's.
         """
         options: dict[str, Any] = {"batch_size": batch_size, "device": device}
         options |= {"precision": precision, "packing": packing}
@@ -327,21 +327,21 @@ class ShortcutGuardrail(Shown):
 
     @property
     def label(self) -> str | None:
-        """The label that is asked about, of a model that can give a text several; `None` for others."""
+        """The label that is audited and repaired, for a model that can give a text several; else `None`."""
         return self._base.heads.label
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels of such a model, in the order of `label_probabilities`; the classes of others."""
+        """The labels of such a model, in the order of `label_probabilities`; the classes of any other."""
         return self.label_names if self.label is None else self._base.heads.labels
 
     @property
     def thresholds(self) -> tuple[float, ...]:
-        """The probability from which on a text has each of these labels; none for a softmax head."""
+        """The probability from which a text has each of these labels; empty for a softmax head."""
         return self._base.heads.thresholds
 
     def about(self, label: str) -> ShortcutGuardrail:
-        """The same guard, asked about another label; a certificate, which is of one label, is left out."""
+        """The same model for another of its labels, without its certificate, which is about one label."""
         if self.label is None:
             raise ConfigError(f"'{self.name}' has one question, so that there is no other to ask.")
         twin, base = copy.copy(self), cast(TextClassifier, self._base).about(label)
@@ -351,7 +351,7 @@ class ShortcutGuardrail(Shown):
 
     @property
     def name(self) -> str:
-        """Of the base model, as shown."""
+        """Name of the original model, as shown."""
         return self._base_name or self._kind
 
     @property
@@ -361,12 +361,12 @@ class ShortcutGuardrail(Shown):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """What the base model can do beside answering; see `classifiers.require`."""
+        """What the original model can do besides predicting; see `classifiers.require`."""
         return self._base.capabilities
 
     @property
     def is_paid(self) -> bool:
-        """Whether an endpoint answers, so that each answer may cost something."""
+        """Whether predictions come from an endpoint, so that each may cost something."""
         return bool(self._base.record()["kind"] == "endpoint")
 
     @property
@@ -376,12 +376,12 @@ class ShortcutGuardrail(Shown):
 
     @property
     def is_fitted(self) -> bool:
-        """Whether `fit` was called, or a guarded folder loaded."""
+        """Whether `fit` was called, or a repaired model loaded."""
         return self._fitted is not None
 
     @property
     def debias_strength(self) -> float:
-        """The strength predictions are made at, in [0, 1]; 0 before `fit`."""
+        """The strength in use, in [0, 1]; 0 before `fit`."""
         return self._choice.strength
 
     @debias_strength.setter
@@ -391,12 +391,12 @@ class ShortcutGuardrail(Shown):
 
     @property
     def shortcuts(self) -> Shortcuts:
-        """The words and phrases that were weighed; none for plain `maskcl` and for `few-shot`."""
+        """The words and phrases that were considered; none for plain `maskcl` and for `few-shot`."""
         return Shortcuts() if self._fitted is None else self._fitted.shortcuts
 
     @property
     def certificate(self) -> dict[str, Any] | None:
-        """What `certify` showed, as `Certificate.to_dict` gives it, while the strength in use is certified by it."""
+        """What `certify` showed, as `Certificate.to_dict` gives it; `None` if the strength in use is not certified."""
         certificate = self._choice.certificate
         return None if certificate is None else certificate.to_dict()
 
@@ -429,10 +429,10 @@ class ShortcutGuardrail(Shown):
         """Find what the model depends on: important units per text, ranked and tested candidates, MSTPS.
 
         Args:
-            labels: Where they are known, candidates show what they cost.
+            labels: If they are known, candidates show how many predictions they fix and break.
             unit: `phrase` (words, and those that act together), `word` (whole words) or `token` (the paper's).
             top_k: Important units per text.
-            fdr: The false-discovery rate that flagged candidates keep to.
+            fdr: The false-discovery rate of flagged candidates.
             config: The whole configuration, instead of the three above.
         """
         progress = shown_progress(progress)
@@ -446,9 +446,9 @@ class ShortcutGuardrail(Shown):
 
     @one_at_a_time
     def answers_needed(self, texts: Texts, config: AuditConfig | None = None) -> tuple[int, int]:
-        """How many answers an audit takes of what `around` was given, at least and at most, but for phrases and cards.
+        """The least and most predictions that an audit of any classifier needs, without phrases and word groups.
 
-        What it does not ask twice is counted once more. Nothing is asked.
+        Repeated texts are counted again, although they are predicted once. Nothing is predicted here.
         """
         return answers_needed(self._base.encode(check_texts(texts)), config or AuditConfig())
 
@@ -463,15 +463,16 @@ class ShortcutGuardrail(Shown):
         strength: float | None = None,
         progress: Progress | bool | None = None,
     ) -> ShardedAudit:
-        """The same for a corpus of any size: one shard is in memory at a time, finished ones stay in a folder.
+        """An audit of a corpus of any size: one shard is in memory at a time, and finished shards stay in a folder.
 
         Args:
-            source: The texts, e.g. `streaming.FileTexts("texts.csv")`.
-            folder: Where the shards go. It is not removed.
-            resume: Go on with what an interrupted audit left in the folder.
+            source: The texts, e.g. `FileTexts("texts.csv")`.
+            folder: Where the shards are kept. It is not removed.
+            resume: Continue an interrupted audit in the folder.
 
         Raises:
-            ConfigError: The folder holds an audit and `resume` is not set, or one of something else.
+            ConfigError: The folder has an audit and `resume` is not set, or one of another model, file or
+                configuration.
         """
         progress = shown_progress(progress)
         with self._at_strength(strength) as reader:
@@ -490,20 +491,20 @@ class ShortcutGuardrail(Shown):
         report: AuditReport | str | Path | None = None,
         progress: Progress | bool | None = None,
     ) -> Shortcuts:
-        """Which words and phrases `mask` and `distill` would take for shortcuts; nothing is changed.
+        """The words and phrases that `mask` and `distill` would treat as shortcuts; nothing is changed.
 
         Args:
-            config: A preset's name or a configuration; its `shortcuts` says how.
+            config: A preset's name or a configuration; its `shortcuts` has the rules.
             support: Clears and confirms candidates.
-            decisions: On the cards of an audit of the base model, or their file.
-            report: What `audit` gave for these texts and the base model, or the folder that the command wrote, so that
-                they are not audited again: what it flagged is what is taken. Its unit, `top_k` and `fdr` come before
-                the configuration's defaults.
+            decisions: On word groups of an audit of the original model, or their file.
+            report: The result of `audit` for these texts and the original model, or the folder that the command wrote.
+                Its findings are used, and nothing is audited again. Its unit, `top_k` and `fdr` come before the
+                configuration's defaults.
 
         Raises:
             ConfigError: The decisions were made for another model. The report is of another model, of other texts, of
                 tokens, or made with other settings than those of the configuration.
-            DataError: The folder holds no audit, or not all of it.
+            DataError: The folder has no complete audit.
         """
         progress = shown_progress(progress)
         config = preset(config) if isinstance(config, str) else config
@@ -519,11 +520,11 @@ class ShortcutGuardrail(Shown):
         )
 
     def audited(self, report: AuditReport | str | Path, texts: Texts) -> AuditReport:
-        """An audit of these texts by the base model; from its folder as it was, but without `inputs`.
+        """The audit of these texts by the original model; an audit that is read from its folder has no `inputs`.
 
         Raises:
-            DataError: The folder holds none, or a file is damaged or missing.
-            ConfigError: It is of another model, or of this one with another `max_length`, or of other texts.
+            DataError: The folder has no audit, or a file is damaged or missing.
+            ConfigError: It is an audit of another model, with another `max_length`, or of other texts.
         """
         report = open_audit(Path(report)) if isinstance(report, str | Path) else report
         AuditedCards.of(report).check(model=self.fingerprint(strength=0), data=self.data_fingerprint(texts))
@@ -537,12 +538,12 @@ class ShortcutGuardrail(Shown):
 
     @one_at_a_time
     def fingerprint(self, *, strength: float | None = None) -> str:
-        """A hash of the model that answers, at a strength."""
+        """A hash of the model at a strength."""
         with self._at_strength(strength) as classifier:
             return model_digest(classifier)
 
     def data_fingerprint(self, texts: Texts) -> str:
-        """A hash of texts in their order, by which an audit knows them again."""
+        """A hash of texts in their order, by which their audit is recognised."""
         return texts_fingerprint([text_key(text) for text in texts])
 
     @one_at_a_time
@@ -562,27 +563,28 @@ class ShortcutGuardrail(Shown):
         strength: float | None = None,
         progress: Progress | bool | None = None,
     ) -> Questions:
-        """What to ask people or classifiers about the cards of an audit; see `decide`, whose result `repair` takes.
+        """Questions about the word groups of an audit, for people or classifiers; see `decide`.
 
-        Flips are counted given what is flagged, decided or named already; see `decisions.asking`.
+        Prediction changes are counted with flagged, decided and named words masked; see `decisions.asking`.
 
         Args:
-            audit: What `audit` gave; or the folder that the command wrote, where `Questions.save` puts questions, and
-                whose predictions serve again; or questions of an earlier call. What was asked before comes last.
-            texts: Those audited; needed unless `audit` gave them.
-            cards: `undecided`, which the audit does not flag; `all`; or words and ids with commas between. Cards of
+            audit: The result of `audit`, the folder that the command wrote (`Questions.save` writes there, and its
+                predictions are used again), or earlier questions. Questions that were asked before come last.
+            texts: The audited texts; needed unless `audit` has them.
+            cards: `undecided`, which the audit does not flag; `all`; or words and ids with commas between. Groups of
                 function words or punctuation alone have to be named.
-            n: Texts for each card that a person is asked about; 0 for all. Classifiers are asked about all.
-            n_total: Texts for all cards: sixteen each at first, those with most flips first; see `decisions.drawing`.
-            answers: What people answered so far; of a folder what is kept there.
-            decisions: On cards of the audit, or their file.
+            n: Texts for each word group that a person is asked about; 0 for all. Classifiers are asked about all.
+            n_total: Texts for all groups: at first sixteen each, most prediction changes first; see
+                `decisions.drawing`.
+            answers: People's answers so far; without them those in the folder.
+            decisions: On word groups of the audit, or their file.
             shortcuts: Words that are shortcuts.
-            labels: The label of each text, `None` where it is not known. A text with a label needs no answer; such
-                texts have to be a random subset.
+            labels: The label of each text, `None` if unknown. Labelled texts need no answer, and must be a random
+                sample.
 
         Raises:
-            ConfigError: The audit is of another model or of other texts, a card is unknown, or n_total decides nothing.
-            DataError: The folder holds no audit, or there are no texts.
+            ConfigError: The audit is of another model or of other texts, a group is unknown, or n_total is too small.
+            DataError: The folder has no audit, or there are no texts.
         """
         progress, n_total = shown_progress(progress), check_total(n_total)
         before = Questions.so_far(audit)
@@ -617,16 +619,15 @@ class ShortcutGuardrail(Shown):
         shortcuts: Shortcuts | None = None,
         progress: Progress | bool | None = None,
     ) -> FitReport:
-        """Fit the guard on unlabelled deployment texts. The strength is the fixed one until another is chosen.
+        """Train the repair on unlabelled deployment texts. The strength is the configured one until another is chosen.
 
         Args:
             texts: At least two distinct ones for `maskcl`.
             config: A preset's name (see `preset`) or a configuration.
-            support: Clears and confirms shortcuts. It can choose the strength as well (`calibrate`), but
-                certify nothing any more. `few-shot` learns from it, and from nothing else, and chooses the strength by
-                cross-validation.
-            shortcuts: What `find_shortcuts` found, so that it need not be found again; `support` has no say then, what
-                the configuration's `shortcuts` names as shortcuts and as kept has.
+            support: Clears and confirms shortcuts. The same rows can choose the strength (`calibrate`), but cannot
+                certify. `few-shot` learns from nothing else, and chooses the strength by cross-validation.
+            shortcuts: The result of `find_shortcuts`, if it is known. `support` then decides nothing; what the
+                configuration's `shortcuts` names or keeps still holds.
         """
         self._fitted, report, self._choice = fit_guard(
             self._base,
@@ -656,23 +657,23 @@ class ShortcutGuardrail(Shown):
         seed: int = 0,
         progress: Progress | bool | None = None,
     ) -> Repair:
-        """The whole way from texts to a guard, as `shortcut-guardrail fit` goes it: fit, and choose the strength.
+        """The whole repair, as the command `fit` does it: find shortcuts, train, and choose the strength.
 
         Args:
             support: As in `fit`.
-            strategy: How; `paper` is `maskcl` with the paper's numbers, `auto` what words and labels support.
-            strength: `auto` chooses without labels; `None` too for `mask` and `distill`, else on labels.
+            strategy: How; `paper` is `maskcl` with the paper's numbers, `auto` takes what words and labels support.
+            strength: `auto` chooses without labels. `None` does so for `mask` and `distill`, and chooses on labels
+                otherwise.
             shortcuts: Words and phrases that are shortcuts.
-            keep: Words and phrases that are none.
-            not_alone: Words and phrases that may count together with the rest, and must not decide alone.
-            decisions: On cards of an audit of this model, or their file; see docs/howto/decide.md.
-            report: What `audit` gave for these texts and the base model, or the folder that the command wrote: what it
-                flagged is what is taken, and nothing is measured again. Names of its classes hold on.
+            keep: Words and phrases that are not.
+            not_alone: Words and phrases that may count together with the rest of a text, and must not decide alone.
+            decisions: On word groups of an audit of this model, or their file; see docs/howto/decide.md.
+            report: As in `find_shortcuts`. Names of its classes hold on.
             config: A whole configuration, whose strategy `auto` takes, or changes to the strategy's preset.
 
         Raises:
-            NothingToRepairError: Neither words nor labels speak for a repair; the guard is left as it was.
-            ConfigError: Options contradict or need one another.
+            NothingToRepairError: Neither words nor labels support a repair; nothing is changed.
+            ConfigError: Options contradict each other, or one needs another.
         """
         progress = shown_progress(progress)
         report = None if report is None else self.audited(report, texts)
@@ -700,16 +701,16 @@ class ShortcutGuardrail(Shown):
         without_labels: UnlabelledCalibration | None = None,
         progress: Progress | bool | None = None,
     ) -> Calibration:
-        """Choose the strength on a few labelled rows: the smallest of those that score best.
+        """Choose the strength on a few labelled rows: the smallest of those with the best score.
 
         Args:
             support_texts: 40 in the paper.
-            without_labels: What `calibrate_without_labels` last chose for this guard. Where given, its strength stays,
-                unless the labels are evidence against it; see `choose_strength`.
+            without_labels: The result of `calibrate_without_labels` for this repair. Its strength stays, unless the
+                labels are evidence against it; see `choose_strength`.
 
         Raises:
-            DataError: The set has fewer than two rows or one class only, or has trained the adapter.
-            ConfigError: `without_labels` is not this guard's; see also `choose_strength`.
+            DataError: The rows are fewer than two, have one class only, or trained the adapter.
+            ConfigError: `without_labels` is of another repair; see also `choose_strength`.
         """
         fitted, support = self._require_fitted(), encode_support(self._base, (support_texts, support_labels))
         assert support is not None
@@ -723,12 +724,12 @@ class ShortcutGuardrail(Shown):
     def calibrate_without_labels(
         self, texts: Texts, *, at_most: int = 256, progress: Progress | bool | None = None
     ) -> UnlabelledCalibration:
-        """Choose the strength whose answers come closest to those of the base without the shortcuts.
+        """Choose the strength whose predictions are closest to the original model's without the shortcuts.
 
-        The texts of `fit` will do; `at_most` of them, drawn at random, are answered at every strength.
+        The texts of `fit` can be used. A random sample of `at_most` of them is predicted at every strength.
 
         Raises:
-            ConfigError: The guard learned from labels.
+            ConfigError: The repair learned from labels.
         """
         fitted = self._require_fitted()
         chosen = choose_unlabelled(self._base, fitted, texts, at_most=at_most, progress=shown_progress(progress))
@@ -747,18 +748,18 @@ class ShortcutGuardrail(Shown):
         kept: str | Path | None = None,
         progress: Progress | bool | None = None,
     ) -> Certificate:
-        """Show that the guarded model is no worse than the base by more than a margin.
+        """Show that the repaired model is no worse than the original one by more than a margin.
 
-        If the strength in use is not certified, it is replaced by the certified one that fixes most labelled answers;
-        0, the base itself, is always certified. Labels that chose the strength may be used, since the statement holds
-        for all strengths at once; labels that decided about shortcuts may not. Only strengths of the grid can
-        be certified (`CalibrationConfig.strengths`).
+        If the strength in use is not certified, it is replaced by the certified one that fixes most labelled
+        predictions; 0, the original model, is always certified. Labels that chose the strength may be used, since the
+        statement holds for all strengths at once. Labels that decided about shortcuts may not. Only strengths of the
+        grid can be certified (`CalibrationConfig.strengths`).
 
         Args:
             texts: A random sample of the deployment's texts, or of those that `to_label` names; may be empty.
             unlabelled: Deployment texts that `fit` has not seen.
             config: Margin and confidence.
-            kept: A file for the answers to `unlabelled`, as of `to_label`, which are then not computed again.
+            kept: A file for the predictions on `unlabelled`, as in `to_label`; they are then not computed again.
 
         Raises:
             ConfigError: The grid has no strength above 0.
@@ -795,14 +796,15 @@ class ShortcutGuardrail(Shown):
         kept: str | Path | None = None,
         progress: Progress | bool | None = None,
     ) -> list[int]:
-        """Which of some deployment texts to label for `certify`: a random sample of those answered differently, in
-        random order, so that the first so many will do as well (how many, not by what their labels say).
+        """Deployment texts to label for `certify`: a random sample of those whose predictions differ, in random order.
+
+        You may label only the first ones. Choose how many before you see a label.
 
         Args:
             unlabelled: Deployment texts that `fit` has not seen.
             n: How many at most, at least 1.
-            kept: A file for the answers at each strength, which takes most of the time: those of the same guard and
-                texts are read, others are replaced. It holds no text.
+            kept: A file for the predictions at each strength, which take most of the time. Those of the same model and
+                texts are read, others are replaced. It contains no text.
         """
         if n < 1:
             raise ConfigError(f"n must be at least 1, but is {n}.")
@@ -827,13 +829,11 @@ class ShortcutGuardrail(Shown):
     ) -> Array:
         """Class probabilities, shape (N, C), float32, in the order of `label_names`.
 
-        Of a label with a threshold t other than 0.5 they are shifted, so that the larger one decides;
-        `label_probabilities` are not.
-
-        `again` makes no difference: a guard keeps no answers; see `classifiers.Classifier`.
+        For a label with a threshold other than 0.5 they are shifted, so that the larger one is the prediction;
+        `label_probabilities` are not. `again` has no effect; see `classifiers.Classifier`.
 
         Args:
-            strength: One, or one for each text. Texts of the same strength are answered together.
+            strength: One, or one for each text.
         """
         answers = self._answers(texts, strength, progress)[:, self._base.heads.place]
         return cast(Array, torch.from_numpy(answers).softmax(dim=-1).numpy())
@@ -846,7 +846,7 @@ class ShortcutGuardrail(Shown):
         strength: float | Sequence[float] | Array | None = None,
         progress: Progress | bool | None = None,
     ) -> Array:
-        """The probability of each of K `labels`, shape (N, K), float32; of a softmax head as `predict_proba` has them.
+        """The probability of each of K `labels`, shape (N, K), float32; for a softmax head the same as `predict_proba`.
 
         A text has the labels whose probability is above their threshold.
 
@@ -857,7 +857,7 @@ class ShortcutGuardrail(Shown):
         return cast(Array, (probs[:, 0] if self._base.head == "softmax" else probs[..., 1]).numpy())
 
     def _answers(self, texts: Texts, strength: Any, progress: Progress | bool | None) -> Array:
-        """Logits of all answers to all questions that the head asks, shape (N, Q, C)."""
+        """Logits of all questions of the head, shape (N, Q, C)."""
         progress, heads = shown_progress(progress), self._base.heads
         texts = check_texts(texts)
         logits, done = np.empty((len(texts), heads.n_questions, len(self.label_names)), dtype=np.float32), 0
@@ -883,12 +883,12 @@ class ShortcutGuardrail(Shown):
         return [self.label_names[i] for i in probs.argmax(axis=1)]
 
     def cost(self, texts: Texts) -> Cost:
-        """What it takes to ask the model about N texts, measured on a few of them."""
+        """What predictions for N texts cost, measured on a few of them."""
         return self._base.cost(check_texts(texts))
 
     @one_at_a_time
     def count_truncated(self, texts: Texts) -> int:
-        """How many of the texts are longer than the model takes, and are cut."""
+        """How many of the texts are longer than the model reads, and are truncated."""
         return sum(
             int(self._encode(texts[start : start + _TEXTS_AT_ONCE], None).truncated.sum())
             for start in range(0, len(texts), _TEXTS_AT_ONCE)
@@ -909,16 +909,16 @@ class ShortcutGuardrail(Shown):
         seed: int = 0,
         progress: Progress | bool | None = None,
     ) -> Evaluation:
-        """Score the guarded model on labelled texts, by group where shortcuts are named.
+        """Score the repaired model on labelled texts, by group if shortcuts are named.
 
         Args:
-            shortcuts: Words and phrases; a text belongs to the group of its label and whether it holds any of them.
-            shortcut_in: Which side of a pair they are looked for in: `text`, `pair` or `both`.
+            shortcuts: Words and phrases. A text's group is its label and whether it contains any of them.
+            shortcut_in: Which side of a pair is searched for them: `text`, `pair` or `both`.
             top_k: Important tokens per text.
-            sensitivity: On how many texts, drawn at random, MSTPS and shortcut token recall are measured; `all`, or
-                `none`. A text takes some ten times as long there as to be predicted.
-            like: What another model scores on the same texts. Of two classes each is then predicted as often as there,
-                by another threshold: what the other model does beyond that is more than a threshold can do.
+            sensitivity: The size of the random sample on which MSTPS and shortcut token recall are measured; `all`, or
+                `none`. A text takes some ten times as long there as a prediction.
+            like: The scores of another model on the same texts. With two classes, each is then predicted as often as
+                there, by another threshold. The remaining difference is more than a threshold can do.
         """
         progress = shown_progress(progress)
         ids = self.label_ids(labels)
@@ -970,7 +970,7 @@ class ShortcutGuardrail(Shown):
 
     @contextmanager
     def _at_strength(self, strength: float | None) -> Iterator[Reader]:
-        """The classifier to use, at a strength; the base itself where there is no adapter."""
+        """The classifier at a strength; the original model if there is no adapter."""
         if self._fitted is None and not strength:
             yield self._base
             return
@@ -980,7 +980,7 @@ class ShortcutGuardrail(Shown):
 
     @one_at_a_time
     def record(self) -> GuardrailRecord:
-        """What `guardrail.json` says."""
+        """The content of `guardrail.json`."""
         fitted, choice = self._require_fitted(), self._choice
         if fitted.label != self.label:
             raise ConfigError(
@@ -1030,18 +1030,18 @@ class ShortcutGuardrail(Shown):
     ) -> None:
         """Write a PEFT adapter folder with the strength folded into `lora_alpha`, the record and a model card.
 
-        The strategy `mask` has no adapter, so that its folder holds the record, the card and the tokenizer; the adapter
-        of a guard that was there goes.
+        The strategy `mask` has no adapter: its folder has the record, the model card and the tokenizer, and an earlier
+        adapter there is removed.
 
         Args:
-            folder: Appears whole or not at all. Files of others in a guard that is there are carried over.
-            overwrite: Whether a guard that is there may be replaced.
-            text_hashes: Whether hashes are kept of the texts that had a part in the guard. Short texts can be guessed
-                from them (docs/reference/privacy.md); without them nobody can tell that a text is used again.
-            beside: Further texts that belong to the guard, by the names of their files.
+            folder: It is written completely or not at all. Other files in an existing folder are kept.
+            overwrite: Whether an existing repaired model may be replaced.
+            text_hashes: Whether to keep hashes of the texts that were used. Short texts can be guessed from them
+                (docs/reference/privacy.md). Without them nobody can see that a text is used again.
+            beside: Further files of the folder, by name.
 
         Raises:
-            ConfigError: The folder exists and is no guard, or may not be replaced.
+            ConfigError: The folder exists and has no repaired model, or may not be replaced.
             RunError: The disk is full, or the like.
         """
         record = self.record()
@@ -1062,7 +1062,7 @@ class ShortcutGuardrail(Shown):
         token: str | None = None,
         text_hashes: bool = True,
     ) -> str:
-        """Save the guard and put it on the Hub; see `serving.push_to_hub`, also for the folder of an export.
+        """Save the repaired model and put it on the Hub. For the folder of an export, see `serving.push_to_hub`.
 
         Args:
             text_hashes: See `save_pretrained`.
@@ -1086,17 +1086,17 @@ class ShortcutGuardrail(Shown):
         int8: bool = False,
         overwrite: bool = False,
     ) -> Export:
-        """Write a folder that others serve without this library, after its predictions were compared with the guard's.
+        """Write a folder for serving without this library, once its predictions equal the repaired model's.
 
         Args:
-            format: `merged`, a Transformers model that holds the adapter, or `onnx`, a file for ONNX Runtime.
-            texts: To compare on; made-up ones are added to make 64.
+            format: `merged`, a Transformers model that contains the adapter, or `onnx`, a file for ONNX Runtime.
+            texts: Texts to compare on; synthetic ones are added up to 64.
             strength: In [0, 1]; `None` is the one in use.
-            int8: Write `model_int8.onnx` as well, with 8-bit weights, whose predictions are compared but may differ.
+            int8: Also write `model_int8.onnx` with 8-bit weights. Its predictions are compared but may differ.
             overwrite: Whether an earlier export may be replaced.
 
         Raises:
-            ConfigError: No ordinary model can do what this guard does, or a package is missing.
+            ConfigError: No ordinary model can represent this repair, or a package is missing.
             RunError: The predictions differ by more than 1e-4; nothing is written.
         """
         record = self.record()

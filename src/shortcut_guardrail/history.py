@@ -1,4 +1,4 @@
-"""Audits of one classifier, week after week: which words predictions depend on more than before."""
+"""Audits of one classifier over time: which words predictions depend on more than before."""
 
 import re
 from collections import Counter
@@ -22,14 +22,14 @@ _SAME_GROUP = 0.5
 
 @dataclass(frozen=True)
 class Rate:
-    """So many of so many distinct texts."""
+    """A count among distinct texts."""
 
     count: int
     n: int
 
     @property
     def value(self) -> float:
-        """The share, in [0, 1]; NaN of no texts."""
+        """The share, in [0, 1]; NaN if there are no texts."""
         return self.count / self.n if self.n else float("nan")
 
     @property
@@ -40,15 +40,15 @@ class Rate:
 
 @dataclass(frozen=True)
 class Seen:
-    """A word or word group in one audit; `None` where the audit does not say.
+    """A word or word group in one audit; `None` if the audit does not list it.
 
     Attributes:
-        exposure: Distinct texts that hold it, among all.
-        flip_rate: Prediction changes among the texts that it was erased in: those in which a word is important, and
-            those that hold a group.
+        exposure: Distinct texts that contain it, among all.
+        flip_rate: Prediction changes among the texts in which it was erased: for a word those in which it is important,
+            for a group those that contain it.
         affected: Prediction changes among all distinct texts: the predictions that depend on it.
-        status: What the audit says of it; empty where it is not listed.
-        decision: What was decided about it after this audit.
+        status: Its status in the audit; empty if it is not listed.
+        decision: The decision on it after this audit.
         evidence: The e-value for a rise of the affected share so far; see `stats.rise_evidence`.
     """
 
@@ -66,7 +66,7 @@ class Trend:
 
     Attributes:
         words: One word or phrase, or those of the group in the last audit that has it.
-        is_group: Groups are shown, and raise no alarm: which words are in them differs from audit to audit.
+        is_group: Groups are shown, and raise no alarm, since their words differ from audit to audit.
         known: The audit, from 0, since which it is known: found or decided there, or named from the start.
         level: The probability that it ever raises a false alarm is at most this.
         alarm: The first audit at which a rise is shown.
@@ -87,9 +87,9 @@ class AuditSeen:
 
     Attributes:
         name: The path that was given.
-        date: ISO 8601, from the path; empty where it has none.
+        date: ISO 8601, from the path; empty if it has none.
         mstps_interval: At 95 %.
-        new_model: Whether the weights that answer, those of a guard too, differ from the audit before.
+        new_model: Whether the weights, those of a repair included, differ from the audit before.
         new_words: Words that are found here and were not known before; none in the first audit.
     """
 
@@ -106,12 +106,12 @@ class AuditSeen:
 
 @dataclass(frozen=True, repr=False)
 class History(Shown):
-    """What audits say over time.
+    """Several audits over time.
 
     Attributes:
         audits: In the order of their dates, or as they were given.
-        trends: Those with an alarm first, then those on which most predictions of the last audit depend.
-        false_alarms: If nothing changes, at most this share of histories ever raises an alarm, whichever its words.
+        trends: Those with an alarm first, then those that most predictions of the last audit depend on.
+        false_alarms: If nothing changes, at most this share of histories ever raises an alarm.
         notes: Sentences on what limits the comparison.
     """
 
@@ -122,16 +122,16 @@ class History(Shown):
 
     @property
     def alarms(self) -> tuple[Trend, ...]:
-        """Words of which a rise is shown."""
+        """Words for which a rise is shown."""
         return tuple(trend for trend in self.trends if trend.alarm is not None)
 
     @property
     def new_alarms(self) -> tuple[Trend, ...]:
-        """Those that the last audit raises."""
+        """Those for which the last audit shows it."""
         return tuple(trend for trend in self.alarms if trend.alarm == len(self.audits) - 1)
 
     def label(self, index: int) -> str:
-        """What an audit is called: its date, or else its place."""
+        """The name of an audit: its date, or else its place."""
         return self.audits[index].date or f"audit {index + 1}"
 
     def said(self, trend: Trend) -> str:
@@ -247,8 +247,8 @@ def read_history(audits: Sequence[str | Path], *, words: Iterable[str] = (), fal
     false-alarm rate, those of the t-th audit share 1 / (2 t (t - 1)) of it.
 
     Args:
-        audits: Folders that `audit` wrote, or their `audit.json`. Dates (2026-01-31) in their paths say the order;
-            where one has none, they stand in the order given.
+        audits: Folders that `audit` wrote, or their `audit.json`. They are ordered by the dates (2026-01-31) in their
+            paths; if one has none, they stay in the order given.
         words: Words that are known to be shortcuts.
         false_alarms: If nothing changes, at most this share of histories ever raises an alarm.
 

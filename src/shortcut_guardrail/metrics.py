@@ -53,7 +53,7 @@ def accuracy(predictions: Array, labels: Array) -> float:
 
 
 def balanced_accuracy(predictions: Array, labels: Array) -> float:
-    """Mean over the classes that occur of the share answered correctly; a constant answer scores 1 / classes."""
+    """Mean over the classes that occur of the share predicted rightly; a constant prediction scores 1 / classes."""
     right = predictions == labels
     return float(np.mean([right[labels == c].mean() for c in np.unique(labels)])) if len(labels) else float("nan")
 
@@ -114,7 +114,7 @@ class TokenRecall:
 
     Attributes:
         recall: Share of shortcut-containing texts with a shortcut token among the k most important; NaN without any.
-        chance: What k ordinary tokens drawn at random would reach on the same texts.
+        chance: What a random choice of k ordinary tokens would reach on the same texts.
     """
 
     recall: float

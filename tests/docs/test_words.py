@@ -4,11 +4,14 @@
 """
 
 import ast
+import inspect
+import pkgutil
 import re
 
 import pytest
 import typer
 
+from api_pages import documented
 from checkout import ROOT
 from shortcut_guardrail.cli import main
 
@@ -77,6 +80,16 @@ def help_of(command):
     return "\n".join(re.sub(r"^\x08.*?(?=\n\n|\Z)", "", text, flags=re.DOTALL | re.MULTILINE) for text in texts)
 
 
+def docstrings_of(page):
+    """What a page of the Python API shows: the docstrings of its names, without those of the arguments and fields."""
+    asked = re.findall(r"^```\{api\} (\w+)\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    shown = [pkgutil.resolve_name(path) for room, names in asked for path in documented(room, names.split())]
+    members = [vars(one).items() for one in shown if inspect.isclass(one)]
+    shown += [value for items in members for name, value in items if not name.startswith("_")]
+    docs = [one.__doc__ for one in shown if one.__doc__ and one.__doc__ != type(one).__doc__]
+    return "\n\n".join(re.sub(r"^ *[\w.]+: ", "", inspect.cleandoc(doc), flags=re.MULTILINE) for doc in docs)
+
+
 def places():
     """Whatever users read, by its name."""
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
@@ -84,6 +97,8 @@ def places():
         page for folder in ("howto", "reference", "explanation") for page in (ROOT / "docs" / folder).rglob("*.md")
     ]
     found = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in sorted(pages)}
+    for page in sorted((ROOT / "docs" / "reference" / "api").glob("*.md")):
+        found[f"docstrings of {page.name}"] = docstrings_of(page)
     for name, command in typer.main.get_command(main.app).commands.items():
         found[f"{name} --help"] = help_of(command)
     for source in sorted(file for kind in ("*.py", "*.js", "*.j2") for file in SOURCES.rglob(kind)):

@@ -1,4 +1,4 @@
-"""How much of an answer depends on which token or word: saliency, occlusion, masked variants."""
+"""How much a prediction depends on each token or word: saliency, occlusion, masked variants."""
 
 import lazy_loader
 

@@ -62,7 +62,7 @@ FAR = 0.1
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number and its 95 % interval, which is the number itself for what is no estimate."""
+    """A number and its 95 % interval; of a count or a test's result the interval is the number itself."""
 
     value: float
     low: float
@@ -79,7 +79,7 @@ class Estimate:
         return Estimate(change, change - fall, change + math.hypot(new.high - new.value, self.value - self.low))
 
     def verdict(self, new: Estimate) -> str:
-        """What is shown of the change to a new estimate; empty for counts."""
+        """How the change to a new estimate is described; empty for counts."""
         change = self.change_to(new)
         if change.low == change.high:
             return ""
@@ -145,7 +145,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Condition:
-    """What must not hold of an audit, such as `mstps > 0.4`."""
+    """A condition that makes a gate fail, such as `mstps > 0.4`."""
 
     metric: Metric
     comparison: str
@@ -164,19 +164,19 @@ class Limit:
     direction: Direction = "increase"
 
     def exceeded(self, change: float) -> bool:
-        """Whether a change that way is more than is allowed; a difference in the ninth decimal is rounding."""
+        """Whether a change is more than is allowed; a difference in the ninth decimal is rounding."""
         return change > self.amount and not math.isclose(change, self.amount, abs_tol=1e-9)
 
 
 @dataclass(frozen=True)
 class GateOutcome:
-    """What a gate found.
+    """The outcome of a gate.
 
     Attributes:
-        breaches: One line for each condition that is shown to hold or limit that is shown to be exceeded; empty if the
+        breaches: One line for each condition that is shown to hold, or limit that is shown to be exceeded; empty if the
             gate is passed.
-        notes: One line for each that could not be judged, because its candidate is not there or a number undefined, or
-            that holds of the texts at hand and is not shown for texts like these.
+        notes: One line for each that could not be decided: its candidate is not there, a number is undefined, or it
+            holds for these texts and is not shown for texts like these.
     """
 
     breaches: tuple[str, ...]
@@ -260,7 +260,7 @@ def _parse_number(text: str, source: str, after: str) -> float:
 
 
 def check_conditions(document: Document, conditions: Iterable[Condition]) -> GateOutcome:
-    """Judge an audit, as `AuditReport.to_dict` gives it, by conditions that must not hold.
+    """Check an audit, as `AuditReport.to_dict` gives it, against conditions that must not hold.
 
     A condition on a candidate that the audit does not list cannot hold and leaves a note.
     """
@@ -277,10 +277,10 @@ def check_conditions(document: Document, conditions: Iterable[Condition]) -> Gat
 
 
 def check_limits(old: Document, new: Document, limits: Iterable[Limit]) -> GateOutcome:
-    """Judge the way from one audit or evaluation to the next.
+    """Check the change from one audit or evaluation to the next.
 
-    A candidate that only one of the two lists counts as 0 in the other: where it is never important, masking it changes
-    nothing that was seen. That way a new shortcut is a rise and not a gap.
+    A candidate that only one of the two lists counts as 0 in the other, since masking it changes no prediction there.
+    So a new shortcut counts as a rise.
 
     Raises:
         ConfigError: A limit names a number that the results do not have.

@@ -47,14 +47,14 @@ MOST_WRAPPERS = 3
 
 @dataclass(frozen=True)
 class Probe:
-    """What changed texts are given.
+    """Predictions for changed texts.
 
     Attributes:
-        change: What was done to them: `function words`, `sampled words`, `half the words`, `first half`, `second half`.
-        n: Texts that were asked about; those of which nothing was left are not.
-        before: How many of them were given each class unchanged, in the order of the labels.
-        kept: How many of these keep it.
-        given: How many are given each class.
+        change: How they were changed: `function words`, `sampled words`, `half the words`, `first half`, `second half`.
+        n: Texts that were predicted; those of which nothing was left were not.
+        before: How many of them were predicted to be each class unchanged, in the order of the labels.
+        kept: How many of these keep their prediction.
+        given: How many are predicted to be each class.
     """
 
     change: str
@@ -66,14 +66,14 @@ class Probe:
 
 @dataclass(frozen=True)
 class HeldUp:
-    """What becomes of the texts of a class when its cues are missing.
+    """Predictions for the texts of a class without its cues.
 
     Attributes:
         label: The class.
         cues: Its cues, the strongest first.
-        n: Texts of the class that hold one, and are not empty without.
-        given: How many of them are given each class without the cues, in the order of the labels.
-        by_chance: The same with as many random words missing.
+        n: Texts of the class that contain one, and are not empty without.
+        given: How many of them are predicted to be each class without the cues, in the order of the labels.
+        by_chance: The same without as many random words.
     """
 
     label: str
@@ -90,10 +90,10 @@ class Wrapper:
     Attributes:
         place: `start` or `end`.
         n: Texts that have it.
-        label: The class that most of them are given, and `with_it`, how many.
-        without: Of `n_without` that say something else besides, how many are given the class without the wrapper.
-        alone: The class of the wrapper with nothing in it.
-        n_added: Texts of other classes that it was put around, and of these `added`, those that are given the class.
+        label: The class predicted for most of them, and `with_it`, for how many.
+        without: Of `n_without` texts with other content, how many are predicted to be that class without the wrapper.
+        alone: The prediction for the wrapper alone.
+        n_added: Texts of other classes that it was put around, and of these `added`, those then predicted as the class.
     """
 
     text: str
@@ -113,9 +113,9 @@ class Defaults:
     """What is predicted without content and without cues; see the head of this module.
 
     Attributes:
-        default: The class that is what is left; `None` if there is none.
-        reasons: Why: `without content`, where nearly all such texts are given it; `cues`, `halves`, where other classes
-            fall to it without their cues, or with half of each text.
+        default: The class that remains when others lack evidence; `None` if there is none.
+        reasons: Why: `without content`, if nearly all such texts get it; `cues`, `halves`, if other classes fall to it
+            without their cues, or with half of each text.
         probes: Texts whose content or shape was changed.
         held_up: For each class that has cues.
         wrappers: Openings and endings that recur, the most frequent first.

@@ -37,14 +37,14 @@ SAID = {"mask": "the mask token", "cut": "leaving the word out", "replace": "ano
 
 @dataclass(frozen=True)
 class Erasures:
-    """What each erasure does by itself, in texts in each of which one word that hardly matters is erased.
+    """What each way of erasing a word does by itself, measured on words that hardly matter, one in each text.
 
     Attributes:
-        chosen: That which the audit, and all that goes on from it, takes words out by.
+        chosen: The way that the audit, and everything based on it, erases words.
         n: Number of those texts.
-        mask: Of these, texts whose prediction the mask token changes; `None` where words can only be left out.
-        cut: The same of leaving the word out.
-        replace: The same of another word of the text in its place; `None` as for the mask token.
+        mask: Of these, texts whose prediction the mask token changes; `None` if words can only be left out.
+        cut: The same for leaving the word out.
+        replace: The same for another word of the text in its place; `None` as for the mask token.
     """
 
     chosen: Erasure
@@ -59,17 +59,17 @@ class Erasures:
 
     @property
     def done(self) -> str:
-        """What is done to words, in a word or a few."""
+        """How words are erased, in a word or a few."""
         return {"mask": "masked", "cut": "left out", "replace": "replaced by others of their text"}[self.chosen]
 
     @property
     def weak(self) -> bool:
-        """Whether the chosen one changes more than `MARGIN` of predictions beyond doubt, so that it proves little."""
+        """Whether the chosen way certainly changes more than `MARGIN` of predictions, so that it proves little."""
         return bool(self.n and exact_interval(self.changed(self.chosen), self.n)[0] > MARGIN)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A sentence where words are not masked, or where what erasing shows is weak evidence."""
+        """A sentence if words are not masked, or if erasing is weak evidence."""
 
         def does(way: Erasure) -> str:
             return f"{self.changed(way)} of {counted(self.n, 'prediction')} ({percent(self.changed(way) / self.n)})"

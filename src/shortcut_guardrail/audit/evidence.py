@@ -1,4 +1,4 @@
-"""What an audit says about units (tokens, words, phrases) and texts: plain frozen results, nothing is computed here."""
+"""What an audit says about units (tokens, words, phrases) and texts: plain frozen results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ImportantToken:
         end: One past the last character.
         segment: 0 for the text, 1 for its pair.
         score: Saliency s_i, 0 or more.
-        change: P(predicted class) with the unit masked minus without; negative when the unit holds the prediction up.
+        change: P(predicted class) with the unit masked minus without; negative if the unit supports the prediction.
         flips: Whether masking it changes the predicted class.
     """
 
@@ -38,7 +38,7 @@ class ImportantToken:
 
     @classmethod
     def of(cls, text: str, span: Array, score: float, change: float, flips: bool) -> ImportantToken:
-        """With a span as arrays hold it: start, end and segment, shape (3,)."""
+        """From a span as arrays have it: start, end and segment, shape (3,)."""
         start, end, segment = (int(x) for x in span)
         return cls(text, start, end, segment, float(score), change, flips)
 
@@ -49,17 +49,16 @@ class Example:
 
     Attributes:
         index: Which of the audited texts it is, from 0.
-        text: The text; `None` where texts are left out.
-        segment: 0 if the candidate stands in the text, 1 if in its pair.
+        text: The text; `None` if texts are left out.
+        segment: 0 if the candidate is in the text, 1 if in its pair.
         start: First character of the candidate.
         end: One past its last character.
-        label: The answer to the whole text.
-        masked_label: The answer with the candidate masked.
-        masked_probability: The probability of that answer.
-        change: Change of the first answer's probability.
-        important: The important units of this text, most important first, for heat-maps; none where texts are left
-            out.
-        true_label: The text's label, where labels were given.
+        label: The prediction for the whole text.
+        masked_label: The prediction with the candidate masked.
+        masked_probability: The probability of that prediction.
+        change: Change of the first prediction's probability.
+        important: The important units of this text, most important first, for heat-maps; none if texts are left out.
+        true_label: The text's label, if labels were given.
     """
 
     index: Count
@@ -92,11 +91,11 @@ class LabelledEvidence:
 
     Attributes:
         accuracy_masked: The same with the candidate masked.
-        flips_to_right: Texts answered wrongly, and correctly with the candidate masked.
-        flips_to_wrong: Texts answered correctly, and wrongly with the candidate masked.
-        flips_between_wrong: Texts answered wrongly both times, differently.
+        flips_to_right: Texts predicted wrongly, and rightly with the candidate masked.
+        flips_to_wrong: Texts predicted rightly, and wrongly with the candidate masked.
+        flips_between_wrong: Texts predicted wrongly both times, differently.
         p_value: Exact two-sided McNemar test of the first two counts.
-        groups: Accuracy by label and whether the text holds the candidate.
+        groups: Accuracy by label and whether the text contains the candidate.
     """
 
     n: Count
@@ -113,8 +112,8 @@ class LabelledEvidence:
 class Candidate:
     """A token, word or phrase that is important in some texts: a question to a person, not a verdict.
 
-    The rates are over the distinct texts in which it is important, so that repeats of one text add nothing. The test
-    is over all distinct texts that hold it, important or not; see `context`.
+    The rates are over the distinct texts in which it is important, so that repeated texts count once. The test is over
+    all distinct texts that contain it, important or not; see `context`.
 
     Attributes:
         text: Its characters, lower case.
@@ -122,29 +121,29 @@ class Candidate:
         count: Number of inputs in which it is among the important units, repeats included.
         flip_rate: Share of texts whose prediction changes when it is masked.
         mean_change: Mean of P(predicted class) with it masked minus without, in [-1, 1].
-        pushes_towards: The class to whose probability it adds most, over all texts that hold it; `None` if to none.
-        override_rate: Share of texts whose rest, with it masked, is confidently given another answer.
+        pushes_towards: The class whose probability it raises most, over all texts that contain it; `None` if it raises
+            none.
+        override_rate: Share of texts whose rest, with it masked, is confidently predicted to be another class.
         interval: 95 % intervals of the three.
-        q_value: Smallest false-discovery rate at which it would be flagged; 1 where it was not tested.
-        flagged: Whether the evidence that it overrides the rest of the text passes the audit's false-discovery rate.
-        status: `flagged`; `undecided` if masking it takes answers away and the test can neither flag nor clear it;
-            `not_flagged` otherwise.
-        reason: For an undecided one why the test could not tell, in words; `None` for the others.
+        q_value: Smallest false-discovery rate at which it would be flagged; 1 if it was not tested.
+        flagged: Whether it overrides the rest of its texts, at the audit's false-discovery rate.
+        status: `flagged`; `undecided` if masking it changes predictions and the test can neither flag nor clear it;
+            else `not_flagged`.
+        reason: Why an undecided one is undecided, in words; `None` for the others.
         alternative_wording: Whether it is undecided because it seems to be one shortcut with the flagged ones; see
             `context`.
-        collective: Whether it is undecided because it is one of a set that overrides its texts together; see
-            `sets`.
+        collective: Whether it is undecided because it is one of a set that overrides its texts together; see `sets`.
         n_distinct: Number of distinct texts behind the rates.
-        n_present: Number of distinct texts that hold it, important or not.
-        opposed_rate: Share of those whose rest, with it masked, is given another answer than `pushes_towards`.
-        expected_rate: The same share among the texts without it, which is what the null hypothesis allows; NaN for
-            candidates that are important in too few texts to be asked about.
-        relative_effect: In how large a share of pairs of a text with it and one without it the rest of the first speaks
-            less for `pushes_towards`; a half is what chance gives. NaN where it was not tested.
-        p_value: Of the test against the null hypothesis; NaN where it occurs too seldom to be tested.
+        n_present: Number of distinct texts that contain it, important or not.
+        opposed_rate: Share of those whose rest, with it masked, is predicted to be another class than `pushes_towards`.
+        expected_rate: The same share among the texts without it, which the null hypothesis allows; NaN for candidates
+            that are important in too few texts.
+        relative_effect: Take a text with it and one without: the share of such pairs in which the rest of the first
+            supports `pushes_towards` less. A half is chance; NaN if it was not tested.
+        p_value: Of the test against the null hypothesis; NaN if it occurs too seldom to be tested.
         examples: The texts with the largest effect; for the first candidates of the ranking.
-        labelled: What labels say, where labels were given; for the first candidates of the ranking.
-        insertion: What adding it to texts without it does; for those that were added.
+        labelled: What labels say, if there are any; for the first candidates of the ranking.
+        insertion: The effect of adding it to texts without it, if that was measured.
     """
 
     text: str
@@ -173,7 +172,7 @@ class Candidate:
 
     @property
     def found(self) -> bool:
-        """Whether the audit takes it for a shortcut: flagged, an alternative wording of what is, or one of a set."""
+        """Whether the audit treats it as a shortcut: flagged, an alternative wording of that, or one of a set."""
         return self.flagged or self.alternative_wording or self.collective
 
 
@@ -186,7 +185,7 @@ class Agreement:
             units, in [-1, 1]; NaN where no text has three of them.
         n: Number of texts that have one.
         top_agrees: Share of texts whose highest-scored unit is also the one with the largest effect.
-        untrusted: Share of texts whose correlation is not above 0: attribution is not to be trusted there.
+        untrusted: Share of texts whose correlation is not above 0, so that attribution cannot be trusted there.
         histogram: Texts by correlation, 20 equal bins over [-1, 1].
     """
 

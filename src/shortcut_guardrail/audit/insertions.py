@@ -55,16 +55,16 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Insertion:
-    """What adding a candidate to texts without it does.
+    """The effect of adding a candidate to texts without it.
 
     Attributes:
-        n: Texts that it was put into, each of which was given another class before.
-        changed: Of these, texts that are given its class then.
+        n: Texts that it was added to, each of which was predicted to be another class before.
+        changed: Of these, texts that are predicted to be its class afterwards.
         by_chance: The same for as many random words of like frequency.
         flip_rate: `changed` among `n`.
         interval: 95 % interval of the flip rate.
         q_value: Smallest false-discovery rate at which it would be found.
-        found: Whether it changes more than random words do, and than `min_pull`, at the audit's rate.
+        found: Whether it changes more predictions than random words do, and more than `min_pull`, at the audit's rate.
     """
 
     n: Count
@@ -79,7 +79,7 @@ class Insertion:
 
 @dataclass(frozen=True)
 class Insertions:
-    """How many candidates were put into a few texts, how many into all, and the predictions that it took."""
+    """How many candidates were added to a few texts, how many to all, and how many predictions that took."""
 
     n_screened: Count
     n_tried: Count

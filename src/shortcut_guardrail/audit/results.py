@@ -1,4 +1,4 @@
-"""What an audit found: totals, candidates and, for an audit in memory, every input."""
+"""The result of an audit: totals, candidates and, for an audit in memory, every input."""
 
 from __future__ import annotations
 
@@ -46,37 +46,37 @@ class AuditReport(Shown):
         n: Number of texts, repeats included.
         n_distinct: Number of distinct texts; near-identical repeats (case, digits, punctuation) count once.
         unit: What is scored and masked: `token`, `word` or `phrase` (words, and phrases of them).
-        fdr: The false-discovery rate that `flagged` promises.
-        min_relative_effect: The share of pairs up to which a candidate's context is taken to warrant what it does.
-        predicted: How many texts were given each class, in the order of `label_names`.
-        mstps: Maximum single-token prediction sensitivity, in [0, 1], over all texts; for another unit than `token` the
-            same of words.
+        fdr: The false-discovery rate of `flagged`.
+        min_relative_effect: The share of pairs up to which a candidate's context is taken to explain its effect.
+        predicted: How many texts each class is predicted for, in the order of `label_names`.
+        mstps: Maximum single-token prediction sensitivity, in [0, 1], over all texts; for other units than `token`, of
+            words.
         sensitivity_histogram: Texts by their term in MSTPS, 20 equal bins over [0, 1].
-        candidates: What is important anywhere: first what is flagged, in the order in which it was found; then what is
-            an alternative wording of it, or overrides its texts together; then what else is undecided, both by the
-            lower end of the flip rate's interval; then the rest by q-value and by the probability it holds up. At most
-            the first 1,000.
-        n_candidates: How many there are in all.
+        candidates: Units that are important in any text, at most the first 1,000. First the flagged ones, in the order
+            in which they were found. Then their alternative wordings and sets that override their texts, then other
+            undecided ones, both by the lower end of the flip rate's interval. Then the rest, by q-value and effect on
+            the probability.
+        n_candidates: Number of all candidates.
         n_tested: Number of candidates that occur often enough to be tested; the false-discovery rate is over them.
-        n_undecided: Number of candidates that take answers away and that the test can neither flag nor clear.
-        set_p_value: Of the null hypothesis that no set of candidates overrides its texts together, beside those
-            that are flagged and their alternative wordings.
+        n_undecided: Number of candidates whose masking changes predictions and that the test cannot flag or clear.
+        set_p_value: Of the null hypothesis that no set of candidates overrides its texts together, apart from the
+            flagged ones and their alternative wordings.
         agreement: How far attribution agrees with the true effect of masking.
-        n_truncated: Texts longer than the model takes.
+        n_truncated: Texts longer than the model reads.
         notes: Sentences on what limits this audit, such as a class that is never predicted.
-        cards: Sets of words taken together, that on which most answers hang first; see `cards.make_cards`.
-        model: Hash of the weights that answer.
-        data: Hash of the texts in their order. By the two a later command knows whether it is given the same.
-        erasures: What each way of taking words out does by itself, and which of them was taken. In an audit, to mask
-            means to do that. `None` in the audit of an earlier version, which put the mask token in.
-        insertions: How many candidates were added to texts without them; `None` where none was.
-        defaults: What is predicted without content and without cues; `None` where it was not asked.
+        cards: Word groups, the one that most predictions depend on first; see `cards.make_cards`.
+        model: Hash of the audited weights.
+        data: Hash of the texts in their order. A later command compares the two hashes.
+        erasures: What each way of erasing words does by itself, and which one was used. In an audit, masking means that
+            one. `None` in the audit of an earlier version, which used the mask token.
+        insertions: How many candidates were added to texts without them; `None` if none was.
+        defaults: What is predicted without content and without cues; `None` if it was not measured.
         inputs: What is kept of every text; `None` for an audit in shards, and for one that is read from its folder.
-        probs: Class probabilities of each text, shape (N, C), float32, from which others go on.
-        answers: How many texts, whole or without words, the model answered for this audit; `None` where that was not
-            counted. `seconds` is how long the audit took.
-        would_take: The `shortcuts.Shortcut`s that `fit` takes by default, where that was asked.
-        segmenter: What cut words in scripts without spaces.
+        probs: Class probabilities of each text, shape (N, C), float32.
+        answers: How many texts, whole or without words, were predicted for this audit; `None` if that was not counted.
+            `seconds` is how long the audit took.
+        would_take: The `shortcuts.Shortcut`s that `fit` would treat as shortcuts by default, if that was computed.
+        segmenter: What split words in scripts without spaces.
     """
 
     n: int
@@ -117,12 +117,12 @@ class AuditReport(Shown):
 
     @property
     def undecided(self) -> tuple[Candidate, ...]:
-        """The candidates on which the test could not tell, those with the surest flips first."""
+        """The candidates that the test could not decide, those with the highest certain flip rate first."""
         return tuple(candidate for candidate in self.candidates if candidate.status == "undecided")
 
     @property
     def erasure(self) -> Erasure:
-        """How words were taken out."""
+        """How words were erased."""
         return self.erasures.chosen if self.erasures else "mask"
 
     @property
@@ -168,7 +168,7 @@ class AuditReport(Shown):
         )
 
     def input_to_dict(self, index: int, *, redact: bool = False) -> dict[str, Any]:
-        """One text's answer and its important units, JSON-ready; with `redact` without the units, words of the text."""
+        """One text's prediction and its important units, JSON-ready; with `redact` without the units."""
         probs, tokens = self.saliency.probs[index], self.important_tokens(index)
         return input_line(index, self.label_names, probs, tokens, redact=redact)
 
@@ -203,13 +203,13 @@ class AuditReport(Shown):
         )
 
     def plot(self, ax: Any = None, *, most: int = 10) -> Any:
-        """A bar for each of the first candidates: how often masking it changes the answer. Needs Matplotlib.
+        """A bar for each of the first candidates: how often masking it changes the prediction. Needs Matplotlib.
 
         A bar has the colour of the class that its candidate pushes towards, and its 95 % interval; it is pale where the
         candidate is not flagged.
 
         Args:
-            ax: The Matplotlib axes to draw on; `None` makes new ones.
+            ax: The Matplotlib axes; `None` makes new ones.
             most: How many candidates to show.
         """
         shown = self.candidates[:most]
@@ -232,7 +232,7 @@ class AuditReport(Shown):
         return ax
 
     def without_text_hashes(self) -> AuditReport:
-        """The same without the hashes of flips, from which short texts can be guessed (docs/reference/privacy.md)."""
+        """The same without hashes of texts, from which short texts can be guessed (docs/reference/privacy.md)."""
         cards = [replace(card, flips=tuple(replace(flip, text_hash="") for flip in card.flips)) for card in self.cards]
         return replace(self, cards=tuple(cards))
 
@@ -240,7 +240,7 @@ class AuditReport(Shown):
         """A JSON-ready dictionary, documented in docs/explanation/audit.md; what is undefined is `None`.
 
         Args:
-            redact: Leave the texts and their important units out. Candidates are still spelled out, since they are the
+            redact: Leave out the texts and their important units. Candidates are still spelled out, since they are the
                 finding.
         """
         values = {"schema_version": AUDIT_SCHEMA_VERSION, **asdict(replace(self, inputs=None, probs=None))}
@@ -269,7 +269,7 @@ def _defined(value: Any) -> Any:
 def input_line(
     index: int, label_names: Sequence[str], probs: Array, tokens: Sequence[ImportantToken], *, redact: bool
 ) -> dict[str, Any]:
-    """What is said of one input, JSON-ready; see `AuditReport.input_to_dict`."""
+    """One input, JSON-ready; see `AuditReport.input_to_dict`."""
     answer = int(probs.argmax())
     return {
         "index": index,

@@ -60,8 +60,7 @@ class ShardedAudit(Shown):
         return (Shard.from_file(_shard_file(self.folder, number)) for number in range(self.n_shards))
 
     def inputs(self, *, redact: bool = False) -> Iterator[dict[str, Any]]:
-        """One JSON-ready line for every input, in order: as `AuditReport.input_to_dict` says it, or which one it
-        repeats."""
+        """One JSON-ready line for every input, as `AuditReport.input_to_dict` has it, or which input it repeats."""
         same_as, done = self.repeats.same_as, 0
         for shard in self.shards():
             for i, row in enumerate(shard.rows.tolist()):

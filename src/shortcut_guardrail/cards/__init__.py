@@ -1,4 +1,4 @@
-"""Cards: sets of words that push towards one class, and the texts whose prediction changes when they are masked."""
+"""Word groups: words that push towards one class, and the texts whose prediction changes when they are masked."""
 
 import lazy_loader
 

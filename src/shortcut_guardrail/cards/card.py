@@ -1,8 +1,7 @@
-"""A card: a set of words taken together that push towards one class. A flip: a text whose prediction changes without
-them.
+"""A word group (`Card`): words that push towards one class. A prediction change (`Flip`): a text that they decide.
 
-What changes is counted given the words that are taken for shortcuts already: they are masked both before and after.
-Plain frozen results; how words are grouped is in `grouping`, what masking them does in `masking`.
+Changes are counted with the words masked, before and after, that are already treated as shortcuts. The results are
+plain and frozen; `grouping` groups words, and `masking` masks them.
 """
 
 from __future__ import annotations
@@ -21,16 +20,15 @@ Status = Literal["flagged", "undecided", "not_flagged"]
 
 @dataclass(frozen=True)
 class CardEvidence:
-    """What the audit says of the words of a card.
+    """What the audit says about the words of a group.
 
     Attributes:
         status: The strongest of its words: `flagged`, `undecided` or `not_flagged`; see `Candidate`.
-        flagged: Its words that are flagged, in the card's order.
-        q_value: The smallest of its words; 1 where none was tested.
-        relative_effect: The share of pairs of a text that holds any of the words and one that holds none in which the
-            rest of the first speaks less for the class, with all words masked, and flagged ones in both. A half is what
-            chance gives, NaN where every text holds one. The texts are those that the words were grouped on, so it is
-            no test.
+        flagged: Its flagged words, in the group's order.
+        q_value: The smallest of its words; 1 if none was tested.
+        relative_effect: Take a text with any of the words and one without, with all words masked: the share of such
+            pairs in which the rest of the first supports the class less. A half is chance; NaN if every text has one.
+            The words were grouped on the same texts, so it is no test.
     """
 
     status: Status
@@ -41,7 +39,7 @@ class CardEvidence:
 
 @dataclass(frozen=True)
 class Moved:
-    """In how many distinct texts the prediction changes from one class to another with a card's words masked."""
+    """In how many distinct texts the prediction changes from one class to another with a group's words masked."""
 
     before: str
     after: str
@@ -50,18 +48,18 @@ class Moved:
 
 @dataclass(frozen=True)
 class Flip:
-    """A text whose prediction changes when the words of a card are masked, all at once.
+    """A prediction change: a text whose prediction changes when all words of a group are masked.
 
-    Words that are given, being taken for shortcuts already, are masked before and after. The text is as it was.
+    Words that are already treated as shortcuts are masked before and after.
 
     Attributes:
         row: Which of the audited texts it is, from 0.
-        before: The class that the model predicts with nothing but what is given masked.
-        after: The class that it predicts with the card's words masked too.
-        text_hash: Tells the text again; empty in an audit that was written without hashes.
-        text: The text; `None` in an audit that was written without texts.
-        margin: By how much `after` is ahead of `before` with the words masked, in log-probability; `None` where it was
-            not kept.
+        before: The prediction with only those shortcuts masked.
+        after: The prediction with the group's words masked too.
+        text_hash: Identifies the text; empty in an audit that was written without hashes.
+        text: The text, unmasked; `None` in an audit that was written without texts.
+        margin: By how much `after` is ahead of `before` with the words masked, in log-probability; `None` if it was not
+            kept.
     """
 
     row: Count
@@ -74,32 +72,32 @@ class Flip:
 
     @classmethod
     def of(cls, row: int, before: str, after: str, text: Text, margin: float | None = None) -> Flip:
-        """From a text, or a pair."""
+        """From a text or a pair."""
         first, second = (text, None) if isinstance(text, str) else text
         return cls(row, before, after, text_hash(text), first, second, margin)
 
     @property
     def content(self) -> Text | None:
-        """The text, or both of a pair; `None` where it is not known."""
+        """The text, or both texts of a pair; `None` if it is not known."""
         return self.text if self.text is None or self.text_pair is None else (self.text, self.text_pair)
 
 
 @dataclass(frozen=True)
 class Card:
-    """A set of words that push towards one class: a question to a person, not a verdict.
+    """A word group: words that push towards one class. It is a question to a person, not a verdict.
 
     Attributes:
         id: See `card_id`.
-        words: Its words and phrases, that on which most predictions depend first.
-        texts: Distinct texts that hold any of the words, near-identical ones counted once.
-        changes: Of these, texts whose prediction changes when all the words are masked at once, given the words of
-            other cards that the audit flags.
+        words: Its words and phrases, the one that most predictions depend on first.
+        texts: Distinct texts with any of the words; near-identical texts count once.
+        changes: Of these, texts whose prediction changes when all the words are masked at once, with the flagged words
+            of other groups masked before and after.
         share: `changes` among all distinct texts, in [0, 1].
-        except_in: Phrases of other cards that hold one of its words. There the word belongs to the phrase: it is not
-            masked, and does not count.
+        except_in: Phrases of other groups that contain one of its words. There the word belongs to the phrase: it is
+            not masked, and does not count.
         moved: `changes` by class, the most frequent first.
-        flips: Texts whose prediction changes, at most `masking.MOST_FLIPS`, as if drawn at random: those with the
-            smallest hashes, in that order.
+        flips: A random sample of the prediction changes, at most `masking.MOST_FLIPS`: those with the smallest hashes,
+            in that order.
     """
 
     id: Word

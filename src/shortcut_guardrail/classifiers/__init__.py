@@ -1,4 +1,4 @@
-"""Everything that answers texts, behind one protocol: encoders, language models, functions and endpoints.
+"""Everything that predicts labels of texts, behind one protocol: encoders, language models, functions and endpoints.
 
 Whether a classifier is audited, repaired or asked as a judge, it is asked for the probability of each label. What
 follows from its answers is decided in the rooms above.

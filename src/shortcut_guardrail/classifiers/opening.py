@@ -1,4 +1,4 @@
-"""From what a user writes to classifiers: a folder, a Hub id, a TOML file, `module:function`, or a function."""
+"""Opens what a user names as a classifier: a folder, a Hub id, a TOML file, `module:function`, or a function."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def open_classifiers(
     descriptions: Mapping[str, str] | None = None,
     cache: str | Path | None = None,
 ) -> list[Classifier]:
-    """Open classifiers that answer in the labels of another.
+    """Open classifiers that predict the labels of another.
 
     Args:
         specs: Each a folder or Hub id of a model, a TOML file (see docs/howto/second-model-sources.md),
             `module:function`, a function from N texts to probabilities of shape (N, C), or a `Classifier`.
-        descriptions: What is said in place of a label to what reads words; a TOML file's own come first.
-        cache: Folder in which answers of models and endpoints are kept; without it an interrupted run starts anew.
+        descriptions: What a language model reads in place of each label; a TOML file's own come first.
+        cache: Folder in which predictions of models and endpoints are kept; without it an interrupted run starts anew.
 
     Raises:
         ConfigError: A spec is malformed, two are the same, or an option is out of range.
@@ -145,7 +145,7 @@ class _Opening:
 def word_reader(
     classifier: Any, label_names: Sequence[str] | None = None, *, cache: str | Path | None = None
 ) -> WordReader:
-    """Whatever answers texts, as a reader of words. Arguments and errors: see `ShortcutGuardrail.around`."""
+    """Any classifier as a reader of words. Arguments and errors: see `ShortcutGuardrail.around`."""
     names = label_names if label_names is not None else getattr(classifier, "label_names", _classes_of(classifier))
     if not len(names):
         raise ConfigError("The classes are not known. Give label_names (--labels a,b,c), in the order of the columns.")

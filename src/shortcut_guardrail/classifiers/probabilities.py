@@ -1,4 +1,4 @@
-"""Probabilities and their logarithms: what is done with answers, and what is checked of those of a user's code."""
+"""Probabilities and their logarithms, and checks of those that a user's code returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every classifier offers, and how what only some can do is asked for."""
+"""What every classifier has, and how capabilities are required that only some have."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..typing import Array, Capability, Progress, Text
 
 
 class Classifier(Protocol):
-    """Whatever gives each text a probability for each label; `models.TextClassifier` is one.
+    """Anything that gives each text a probability for each label; `models.TextClassifier` is one.
 
-    More than this is asked for by name, see `require`.
+    Further capabilities are required by name, see `require`.
     """
 
     @property
     def name(self) -> str:
-        """As shown."""
+        """Its name, as shown."""
         ...
 
     @property
@@ -28,31 +28,31 @@ class Classifier(Protocol):
         ...
 
     def fingerprint(self) -> str:
-        """SHA-256 over what answers, as hexadecimal.
+        """SHA-256 over everything that predictions depend on, as hexadecimal.
 
-        Of a classifier with weights it is that of its weights alone, so that the same model is recognised elsewhere.
+        For a classifier with weights it is over its weights alone, so that the same model is recognised elsewhere.
         """
         ...
 
     def predict_proba(self, texts: Sequence[Text], *, progress: Progress | None = None, again: bool = False) -> Array:
         """How probable each label is for each of N texts or pairs, shape (N, C), float64; rows sum to 1.
 
-        A row of NaN where there was no answer.
+        A row of NaN means that there is no prediction.
 
         Args:
-            again: Ask once more, whatever is kept of answers before: who changes an answer cannot be relied on.
+            again: Predict again, whatever is cached. A classifier whose predictions then change cannot be relied on.
 
         Raises:
-            RunError: What came back is no answer, or nothing came back.
+            RunError: The response is no prediction, or there is none.
         """
         ...
 
     def cost(self, texts: Sequence[Text]) -> Cost:
-        """What `predict_proba` would take; an endpoint is not asked for it."""
+        """What `predict_proba` would cost; no endpoint is called."""
         ...
 
     def record(self) -> dict[str, Any]:
-        """What answers and how it is asked, ready for JSON: kind, name, fingerprint, prompts, settings, versions."""
+        """The classifier and how it is asked, ready for JSON: kind, name, fingerprint, prompts, settings, versions."""
         ...
 
 
@@ -64,7 +64,7 @@ _CANNOT: dict[Capability, str] = {
 
 
 def require(classifier: Any, capability: Capability, what: str, *, otherwise: str = "") -> None:
-    """Refuse a `Classifier` whose `capabilities` lack is needed; `what` says for what, as in "which an audit needs".
+    """Refuse a `Classifier` without a capability; `what` says what needs it, as in "which an audit needs".
 
     `otherwise` says what can be done without it.
     """

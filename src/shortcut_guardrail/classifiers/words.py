@@ -1,4 +1,4 @@
-"""Any classifier as a reader of words: texts are taken apart into words, and what is left of them is asked about."""
+"""Any classifier as a reader of words: texts are split into words, and predicted without some of them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ MOST_UNANSWERED = 0.05
 
 
 class WordReader(Around):
-    """A `models.Reader` around any classifier. It cuts words out of texts as characters, and asks about the rest.
+    """A `models.Reader` around any classifier. It cuts words out of texts as characters, and predicts the rest.
 
-    A text is asked about once: its answer is remembered for the life of the object. Where there was no answer, that to
-    the whole text stands in for it, so that nothing seems to change.
+    A text is predicted once: its prediction is remembered for the life of the object. If there is none for a text
+    without some words, that for the whole text is used, so that nothing seems to change.
 
     Attributes:
-        spent: How many texts were asked about so far, without those whose answer was remembered, and the seconds.
+        spent: How many texts were predicted so far, without remembered ones, and the seconds.
     """
 
     head: Head = "softmax"
@@ -58,7 +58,7 @@ class WordReader(Around):
         return len(self.label_names)
 
     def named(self, names: LabelNames | None) -> Self:
-        """See `models.Reader`; what was answered is remembered by both."""
+        """See `models.Reader`; both share the remembered predictions."""
         twin = copy.copy(self)
         twin.label_names = self.label_names if names is None else class_names(names, self.own_label_names)
         return twin
@@ -87,7 +87,7 @@ class WordReader(Around):
         return log_probs(self.predict_proba(encoded, progress=progress)).astype(np.float32)
 
     def predict_answers(self, encoded: EncodedTexts, *, progress: Progress | None = None) -> Array:
-        """The same as answers to the only question, shape (N, 1, C)."""
+        """The same with an axis for the only question, shape (N, 1, C)."""
         return self.predict_logits(encoded, progress=progress)[:, None]
 
     def predict_proba(
@@ -96,7 +96,7 @@ class WordReader(Around):
         """See `models.Reader`.
 
         Raises:
-            RunError: There is no answer to more than `MOST_UNANSWERED` of the texts.
+            RunError: More than `MOST_UNANSWERED` of the texts have no prediction.
         """
         whole: Sequence[Text] = cast(Any, texts.texts if isinstance(texts, EncodedTexts) else texts)
         if again:
@@ -126,9 +126,9 @@ class WordReader(Around):
         return np.array([self._known[key] for key in keys]).reshape(len(texts), self.n_classes)
 
     def steadiness(self, texts: Sequence[Text]) -> tuple[int, int]:
-        """How many of some texts are answered otherwise when they are asked about again, in another order; of how many.
+        """How many of some texts change their prediction when predicted again in another order; and of how many.
 
-        Whoever reorders answers, or draws them, is found out so.
+        This detects classifiers that reorder predictions, or sample them.
         """
         few = list(texts[:ASKED_AGAIN])
         before = self._answers(few, None)

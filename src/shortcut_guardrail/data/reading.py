@@ -119,7 +119,7 @@ def read_data(
         text_column: The column with the text, or with the first text of pairs.
         text_pair_column: The column with the second text of pairs.
         label_column: The column with the labels.
-        label: One of several labels that a text can have. A column of this name says 0 or 1 of it, unless
+        label: One of several labels that a text can have. A column of this name has 0 or 1 for it, unless
             `label_column` names another one.
         require_labels: Refuse a source without a label for each record. Otherwise a label column that is only guessed
             and has gaps, or is not the only candidate, counts as no label column.

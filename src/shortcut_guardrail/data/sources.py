@@ -43,8 +43,8 @@ class MemoryTexts:
 class FileTexts:
     """A CSV, TSV, JSON, JSON Lines or Parquet file that is read a piece at a time.
 
-    Everything is read and refused as by `data.read_data`, but a piece at a time: the columns are told from the first
-    piece, and what is wrong is said of the first piece that has something wrong.
+    It is read and checked as by `data.read_data`, but columns are chosen from the first piece, and an error is about
+    the first piece that has one.
 
     Args:
         source: The file; for the columns see `data.read_data`.

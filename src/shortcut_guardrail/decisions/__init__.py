@@ -1,4 +1,4 @@
-"""Decisions on cards: questions about flips, answers of people and classifiers, and which words should count."""
+"""Decisions on word groups: questions about prediction changes, answers of people and classifiers, and what follows."""
 
 import lazy_loader
 

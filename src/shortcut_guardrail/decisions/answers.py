@@ -1,4 +1,4 @@
-"""Answers: of a person, one after the other or in a file, and of classifiers."""
+"""Answers of people, one after the other or in a file, and predictions of second models."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MOST_CHANGED = 0.1
 
 @dataclass(frozen=True)
 class Answer:
-    """What one person said, and when (ISO 8601): an answer to a question about a text, or a decision on a card."""
+    """What one person said, and when (ISO 8601): an answer about a text, or a decision on a word group."""
 
     by: str
     at: str
@@ -53,12 +53,12 @@ class Answer:
 
 @dataclass(frozen=True, eq=False)
 class JudgeAnswers:
-    """What one classifier answered.
+    """The predictions of one second model.
 
     Attributes:
-        log_probs: Log-probabilities of the texts, shape (T, C); a row with NaN was not answered.
-        record: What answered and how it was asked; see `Classifier.record`.
-        refused: Why it may judge nothing; empty where it may.
+        log_probs: Log-probabilities of the texts, shape (T, C); a row with NaN has no prediction.
+        record: The model and how it was asked; see `Classifier.record`.
+        refused: Why it may not decide; empty if it may.
     """
 
     log_probs: Array
@@ -68,12 +68,12 @@ class JudgeAnswers:
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What was answered to `Questions`, by anybody.
+    """Answers to `Questions`, of people and second models.
 
     Attributes:
-        said: By people, the first first.
-        judges: By classifiers, by name.
-        earlier: Decisions that stand already, such as those of a file that is gone on with.
+        said: By people, the earliest first.
+        judges: By second models, by name.
+        earlier: Decisions that stand already, such as those of an existing file.
     """
 
     said: tuple[Answer, ...] = ()
@@ -82,7 +82,7 @@ class Answers:
     earlier: Decisions = field(default_factory=lambda: Decisions(()))
 
     def to_questions(self) -> dict[str, dict[str, Choice]]:
-        """Of each person the last answer to each question about a text."""
+        """Each person's last answer to each question about a text."""
         found: dict[str, dict[str, Any]] = {}
         for answer in self.said:
             if answer.question is not None:
@@ -90,7 +90,7 @@ class Answers:
         return found
 
     def to_cards(self) -> dict[str, dict[str, Answer]]:
-        """By card, the last word of each person about it."""
+        """By word group, each person's last decision on it."""
         found: dict[str, dict[str, Answer]] = {}
         for answer in self.said:
             if answer.card is not None:
@@ -98,13 +98,13 @@ class Answers:
         return found
 
     def to_texts(self) -> list[Answer]:
-        """What people said of texts."""
+        """People's answers about texts."""
         return [answer for answer in self.said if answer.question is not None]
 
     def arrived(self) -> dict[str, int]:
-        """By question, how many answers had come before those that its first came with.
+        """By question, how many answers had come before those that its first answer came with.
 
-        Answers with one time, one after the other, came together.
+        Consecutive answers with the same time came together.
         """
         found: dict[str, int] = {}
         start, at = 0, None
@@ -115,7 +115,7 @@ class Answers:
         return found
 
     def and_more(self, more: Answers) -> Answers:
-        """These and others; a changed answer takes the place of what the person said of the question before."""
+        """These and others; a later answer replaces the same person's earlier one."""
         said = list(self.said)
         place = {(one.by, one.question): i for i, one in enumerate(said) if one.question is not None}
         for one in more.said:
@@ -127,7 +127,7 @@ class Answers:
 
     @classmethod
     def from_folder(cls, folder: str | Path) -> Answers:
-        """What people said of the texts of an audit so far, in the order in which it came."""
+        """People's answers about texts of an audit so far, in the order in which they came."""
         file = Path(folder) / ANSWERS_FILE
         said: list[Answer] = []
         for number, line in enumerate(read_utf8(file, str(file)).splitlines() if file.exists() else (), start=1):
@@ -141,12 +141,12 @@ class Answers:
         return cls(tuple(said))
 
     def keep(self, folder: str | Path) -> None:
-        """Write what people said of texts into the folder of the audit."""
+        """Write people's answers about texts into the folder of the audit."""
         lines = (json.dumps(answer.to_dict()) + "\n" for answer in self.to_texts())
         write_file(Path(folder) / ANSWERS_FILE, "".join(lines), overwrite=True)
 
     def to_lines(self) -> str:
-        """Every answer of classifiers as JSON Lines: the hash of the text, and by name the log-probabilities."""
+        """The predictions of second models as JSON Lines: the hash of the text, and by name the log-probabilities."""
         lines = []
         for i, text in enumerate(self.texts):
             rows = {name: one.log_probs[i].tolist() for name, one in self.judges.items()}
@@ -156,16 +156,16 @@ class Answers:
 
     @classmethod
     def from_files(cls, files: Sequence[str], questions: Questions, *, by: Sequence[str]) -> Answers:
-        """What people filled in, in the files of questions.
+        """Answers that people filled in, in labelling sheets.
 
         Args:
-            files: What `read_data` reads, with the columns `id` and `answer`. Where one has the texts, they must be
-                those that were asked about.
-            by: Who answered each of them.
+            files: Files for `read_data`, with the columns `id` and `answer`. If one has the texts, they must be those
+                of the questions.
+            by: The person who answered each file.
 
         Raises:
-            DataError: A file cannot be read, has a question of no such audit, an answer that is unknown or a changed
-                text, holds no answer though no label answers either, or one person contradicts himself.
+            DataError: A file cannot be read, has a question of another audit, an unknown answer or a changed text, has
+                neither an answer nor a label, or one person's answers contradict each other.
         """
         labelled, at = any(key.label for key in questions.keys), now()
         said: dict[tuple[str, str], tuple[Answer, str]] = {}

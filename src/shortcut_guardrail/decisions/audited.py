@@ -1,4 +1,4 @@
-"""The cards of an audit, in memory or in its folder, for whoever goes on from there."""
+"""The word groups of an audit, in memory or in its folder."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class _Audit:
 
 @dataclass(frozen=True)
 class AuditedCards:
-    """The cards of one audit, and what it was made on.
+    """The word groups of one audit, with its model and texts.
 
     Attributes:
-        id: Hash of the model, the settings and the cards.
+        id: Hash of the model, the settings and the word groups.
         model: Fingerprint of the audited model.
         data: Fingerprint of the audited texts.
-        cards: Most changeable predictions first.
-        found: Words that the audit takes for shortcuts (`Candidate.found`), on cards or on none.
+        cards: The group that most predictions depend on first.
+        found: Words that the audit treats as shortcuts (`Candidate.found`), in groups or not.
         erasure: How the audit took words out.
     """
 
@@ -96,20 +96,20 @@ class AuditedCards:
         return cls.from_dict(audit_content(file, advice="Audit again."), source=f"'{file}'")
 
     def id_of(self, card: str, words: Iterable[str]) -> str:
-        """The id of the card that has this id, or else just these words in any case; empty if none has."""
+        """The id of the group with this id, or else with exactly these words in any case; empty if there is none."""
         if any(one.id == card for one in self.cards):
             return card
         by_words = {frozenset(map(str.casefold, one.words)): one.id for one in self.cards}
         return by_words.get(frozenset(map(str.casefold, words)), "")
 
     def chosen(self, which: str) -> tuple[Card, ...]:
-        """`all` cards; those `undecided`, which the audit does not flag; or those of words and ids with commas between.
+        """`all` word groups, the `undecided` ones, or those named by words and ids with commas between.
 
-        Of an id its beginning does. A card of function words or punctuation alone has to be named, unless it is
-        flagged: a comma stands beside every shortcut that is not known yet, and near the boundary anything tips.
+        The beginning of an id is enough. A group of function words or punctuation alone has to be named, unless it is
+        flagged: a comma stands beside every unknown shortcut, and near the decision boundary any change matters.
 
         Raises:
-            ConfigError: A word or id is unknown, or means several cards.
+            ConfigError: A word or id is unknown, or matches several groups.
         """
         if which in ("all", "undecided"):
             asked = (card for card in self.cards if card.flagged or not is_of_function(card.words))

@@ -27,12 +27,12 @@ def decide(
     keep_asking: bool = False,
     at: str | None = None,
 ) -> Decisions:
-    """Decisions on the cards that anybody answered, or that earlier decisions speak of.
+    """Decisions on the word groups that anybody answered, or that earlier decisions name.
 
     Args:
-        answers: To the questions. A text counts once; where people disagree it is unclear.
-        rule: By which classifiers are tested; see `stats.second_model`.
-        at: When, ISO 8601; now without.
+        answers: To the questions. A text counts once; if people disagree about it, it counts as unclear.
+        rule: How second models are tested; see `stats.second_model`.
+        at: When, ISO 8601; by default now.
     """
     at = now() if at is None else at
     audited, before = questions.audited, answers.earlier

@@ -40,9 +40,9 @@ room for some and for wrong answers. `bench/experiments/questions` says how many
 
 @dataclass(frozen=True)
 class Question:
-    """What somebody is asked: which of two classes is right for a text, which is a `row` of those audited, from 0.
+    """A question to a person: which of two classes is right for a text, which is a `row` of those audited, from 0.
 
-    Its id tells the question, and nothing of the card.
+    Its id says nothing about the word group.
     """
 
     id: str

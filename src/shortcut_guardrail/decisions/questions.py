@@ -1,11 +1,11 @@
-"""What is asked about the cards of an audit: flips, of people and of classifiers, and texts without the cards' words.
+"""The questions about an audit's word groups, for people and classifiers: prediction changes and reference texts.
 
-A person is shown a text and two options, one of which is the model's own prediction and one that with a card's words
-masked. The key of the question says which is which. A classifier is given all flips, with the words and without, and
-reference texts, which hold none of the words: they tell whether it is qualified, and towards which class it leans.
+A person sees a text and two options: the model's own prediction, and the one with a group's words masked. The key of
+the question says which is which. A classifier predicts all prediction changes, with the words and without, and
+reference texts, which contain none of the words: they show whether it is qualified, and which class it prefers.
 
-All of it stands in one file in the audit's folder, `questions.jsonl`: a head, then a line for each key, each flip and
-each reference text. Whoever answers must not read it.
+All of it is in one file in the audit's folder, `questions.jsonl`: a head, then a line for each key, each prediction
+change and each reference text. People who answer must not read it.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ class ForJudges:
 
 @dataclass(frozen=True)
 class Questions:
-    """What is asked about the cards of one audit, of anybody.
+    """The questions about the word groups of one audit.
 
     Attributes:
-        flips: By card, its flips; each text once.
-        keys: What each question to a person tells about a card, of all calls.
-        models: Fingerprints of the deployed model and of its base, which are no judges.
-        asked: The questions of the last call in the order in which they are put, cards mixed.
-        one_by_one: Whether texts are asked about one after the other, and only for cards that somebody is unsure of,
-            as on the review page. Otherwise all are put at once, in a file.
+        flips: By word group, its prediction changes; each text once.
+        keys: What each question to a person says about a word group, of all calls.
+        models: Fingerprints of the audited and the original model, which cannot be second models.
+        asked: The questions of the last call in their order, word groups mixed.
+        one_by_one: Whether texts are asked about one after the other, and only for groups that somebody is unsure of,
+            as on the review page. Otherwise all are in one file.
     """
 
     audited: AuditedCards
@@ -84,7 +84,7 @@ class Questions:
 
     @classmethod
     def so_far(cls, audit: AuditReport | Questions | str | Path) -> Questions:
-        """Those that were asked about an audit so far, if any; it is in memory, or in a folder (see `from_folder`)."""
+        """The questions about an audit so far, if any; the audit is in memory, or in a folder (see `from_folder`)."""
         if isinstance(audit, Questions):
             return audit
         if isinstance(audit, AuditReport):
@@ -96,22 +96,22 @@ class Questions:
     def of_audit(
         cls, audited: AuditedCards, flips: Mapping[str, Sequence[Flip]], *, keys: tuple[Key, ...] = (), seed: int = 0
     ) -> Questions:
-        """Those that a person is asked one by one, from flips that an audit kept with their texts, by card.
+        """The questions for one person after another, from prediction changes that an audit kept with their texts.
 
         Args:
-            keys: Of questions that were put in files.
+            keys: Of questions that are in files already.
         """
         drawing = Drawing(audited.id, audited.labels, keys, cards=audited.cards, given=audited.found)
         asked, new = drawing.of_flips(flips, n=MOST_QUESTIONS, seed=seed)
         return cls(audited, flips, (*keys, *new), asked=tuple(asked), one_by_one=True)
 
     def n_flips(self, card: Card) -> int:
-        """How many texts change their prediction with the card's words masked, as last counted."""
+        """How many predictions change with the group's words masked, as last counted."""
         return len(self.flips[card.id]) if card.id in self.flips else card.changes
 
     @property
     def undecidable(self) -> int:
-        """How many cards have too few flips to be decided by answers."""
+        """How many word groups have too few prediction changes to be decided by answers."""
         return sum(self.n_flips(card) < LEAST_FLIPS for card in self.audited.cards)
 
     # For people
@@ -129,10 +129,10 @@ class Questions:
 
     @cached_property
     def for_judges(self) -> ForJudges:
-        """What classifiers are asked: the flips of cards that have enough of them, and reference texts.
+        """The questions for classifiers: prediction changes of groups that have enough of them, and reference texts.
 
         Raises:
-            DataError: Flips were written without their texts.
+            DataError: The audit was written without texts.
         """
         labels = self.audited.labels
         known = {question_id(flip, labels, self.audited.id) for of_card in self.flips.values() for flip in of_card}
@@ -149,14 +149,14 @@ class Questions:
         return ForJudges(labels, tuple(cases), tuple(reference))
 
     def answered_by(self, judges: Any, *, progress: Progress | None = None) -> Answers:
-        """The answers of classifiers, each of which is asked about every text.
+        """The predictions of second models for every text.
 
         Args:
-            judges: A `classifiers.Classifier`, a function from texts to probabilities (N, C) in the order of the labels
-                of the deployed model, what the command line takes (see `classifiers.open_classifiers`), or several.
+            judges: A `classifiers.Classifier`, a function from texts to probabilities (N, C) in the order of the
+                deployed model's labels, a value of `decide --with` (see `classifiers.open_classifiers`), or several.
 
         Raises:
-            ConfigError: One is the deployed model or its base, two are the same, or one has other labels.
+            ConfigError: One is the deployed or the original model, two are the same, or one has other labels.
             DataError: The texts are not known.
         """
         given = [*judges] if isinstance(judges, list | tuple) else [judges]
@@ -185,10 +185,10 @@ class Questions:
 
     @classmethod
     def from_folder(cls, folder: str | Path) -> Questions:
-        """Those that were asked about the audit in a folder.
+        """The questions about the audit in a folder.
 
         Raises:
-            DataError: Nothing was asked, the file is damaged, or it belongs to another audit.
+            DataError: There are none, the file is damaged, or it belongs to another audit.
         """
         folder = Path(folder)
         file, audited = folder / QUESTIONS_FILE, AuditedCards.from_folder(folder)

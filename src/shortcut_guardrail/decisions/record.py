@@ -1,6 +1,6 @@
-"""What was decided about the cards of an audit, and the file `decisions.json` that says so.
+"""Decisions on the word groups of an audit, and their file `decisions.json`.
 
-Any program may write the file. Of a card `words` and `decision` are needed; the rest says where the decision came from.
+Any program may write the file. A word group needs `words` and `decision`; the rest says where the decision came from.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Source = Literal["person", "answers", "machine", "file"]
 
 @dataclass(frozen=True)
 class Qualification:
-    """What is known of a judge for one pair of classes.
+    """Whether a second model may decide between one pair of classes.
 
     Attributes:
-        texts: Reference texts that it answered.
-        agreement: How often it agrees with the deployed model, the mean of the model's two answers, in [0, 1].
+        texts: Reference texts that it predicted.
+        agreement: How often it agrees with the deployed model, averaged over the model's two predictions, in [0, 1].
         error: Its standard error.
-        qualified: Whether it may judge: it agrees enough, with 95 % confidence.
-        reason: Why not; empty where it is qualified.
+        qualified: Whether it agrees often enough, with 95 % confidence.
+        reason: Why not; empty if it is qualified.
     """
 
     pair: tuple[str, str]
@@ -47,20 +47,20 @@ class Qualification:
 
 @dataclass(frozen=True)
 class SecondModelResult:
-    """What judges say of one card.
+    """What second models say about one word group.
 
     Attributes:
-        judges: The qualified ones, whose standardised scores were averaged.
-        rule: By which it was tested: `agreement` or `reference`.
-        fixed: Flips to which they give the masked answer, with the words and without.
+        judges: The qualified models, whose standardised scores were averaged.
+        rule: How it was tested: `agreement` or `reference`.
+        fixed: Prediction changes where they give the masked prediction, with the words and without.
         broken: All others.
-        unanswered: Of these, flips without an answer.
-        bound: The share of fixed flips that the rule allows where masking fixes no more than it breaks.
-        rules: Bound and p-value by every rule that could be tried.
-        q_value: The p-value, adjusted for all cards that were asked about, which weigh as their flips do.
-        at_stake: How much accuracy masking the words would bring, from and to, as a share of the distinct texts
-            audited; see `stats.net_fixed`. `None` where that cannot be told.
-        outcome: `shortcut` or `open`; a machine never says `legitimate`.
+        unanswered: Of these, texts without a prediction.
+        bound: The largest share of `fixed` that the rule expects if masking fixes no more than it breaks.
+        rules: Bound and p-value of every rule that could be tried.
+        q_value: The p-value, adjusted for all word groups asked about, each weighted by its prediction changes.
+        at_stake: The accuracy that masking the words would gain, from and to, as a share of the distinct texts audited;
+            see `stats.net_fixed`. `None` if it is not known.
+        outcome: `shortcut` or `open`; never `legitimate`.
         reason: Why it is open, in a sentence; empty for a shortcut.
     """
 
@@ -79,7 +79,7 @@ class SecondModelResult:
 
     @property
     def sentence(self) -> str:
-        """Who judged, the counts, the bound and the outcome: "gemma-3-270m, 72 : 16, agreement bound .68, shortcut"."""
+        """The models, counts, bound and outcome: "gemma-3-270m, 72 : 16, agreement bound .68, shortcut"."""
         judges = ", ".join(visible_name(name) for name in self.judges)
         if not judges:
             return f"none is qualified, {self.outcome}"
@@ -89,11 +89,11 @@ class SecondModelResult:
 
 @dataclass(frozen=True)
 class Judge:
-    """A classifier that was asked.
+    """A second model that was asked.
 
     Attributes:
-        record: What its answers depend on: kind, fingerprint, prompts, versions, settings.
-        qualifications: Whether it may judge, for each pair of classes.
+        record: What its predictions depend on: kind, fingerprint, prompts, versions, settings.
+        qualifications: Whether it may decide, for each pair of classes.
     """
 
     name: str
@@ -104,7 +104,7 @@ class Judge:
 
 @dataclass(frozen=True)
 class Review:
-    """What one person said of a card, and when (ISO 8601)."""
+    """One person's decision on a word group, and when (ISO 8601)."""
 
     by: str
     at: str
@@ -113,17 +113,17 @@ class Review:
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided about a card. From `asked` to `waiting` it says of judged flips what `people.Judged` does.
+    """The decision on a word group. The fields from `asked` to `waiting` are those of `people.Judged`.
 
     Attributes:
-        decision: `keep`: they should count. `remove_reliance`: they should not. `not_alone`: only together with the
-            rest. `unsure`, or `None` where nobody answered or the answers leave it open: nothing follows.
-        source: Who decided: a `person`, the `answers` that people judged, a `machine` that gave a second model, or a
-            `file` that somebody wrote.
-        outcome: `None` where no flip was judged.
-        text_hashes: Of the judged texts, which can certify nothing any more.
-        reviews: What each person said; for judged flips who answered, with what followed from all answers.
-        second_model: What judges say that were asked, apart from what people say.
+        decision: `keep`: the words should count. `remove_reliance`: they should not. `not_alone`: only together with
+            the rest. `unsure`, or `None` without a decision: nothing follows.
+        source: Origin of the decision: a `person`, the `answers` of people about texts, a `machine` (a second model),
+            or a `file` that somebody wrote.
+        outcome: `None` if no text was answered.
+        text_hashes: Of the answered texts, which cannot be used for a certificate.
+        reviews: What each person said; for answers about texts who answered, with what followed from all answers.
+        second_model: What second models say, apart from what people say.
     """
 
     words: Annotated[tuple[Word, ...], NotEmpty()]
@@ -146,12 +146,12 @@ class Decision:
 
     @property
     def by_person(self) -> bool:
-        """Whether somebody said it, which comes before what the flips say."""
+        """Whether a person decided it, which comes before the answers about texts."""
         return self.decision is not None and self.source not in ("answers", "machine")
 
     @property
     def said(self) -> str:
-        """What was decided, by whom and on what, in a line; what a machine says stands apart."""
+        """The decision, who made it and on what, in a line; a second model is named separately."""
         parts = []
         if self.by_person:
             parts.append(f"{self.decision} ({self.source})")
@@ -163,11 +163,11 @@ class Decision:
 
     @property
     def machine_says_shortcut(self) -> bool:
-        """Whether judges take the words for a shortcut."""
+        """Whether second models call the words a shortcut."""
         return self.second_model is not None and self.second_model.outcome == "shortcut"
 
     def without_people(self) -> Decision:
-        """What follows from the card's judged flips, or else from judges, whatever people said of the card itself."""
+        """What follows from answers about texts, else from second models, without people's decisions on the group."""
         if follows := FOLLOWS.get(self.outcome or "open"):
             return replace(self, decision=follows, source="answers")
         if self.machine_says_shortcut:
@@ -178,12 +178,12 @@ class Decision:
 
 @dataclass(frozen=True)
 class Decisions:
-    """What was decided about the cards of one audit.
+    """The decisions on the word groups of one audit.
 
     Attributes:
-        cards: One for each card that somebody was asked about.
-        audit: The audit's id; `None` for a file that names none, as for what follows.
-        answers: The file beside this one that has their answers.
+        cards: One for each word group that somebody was asked about.
+        audit: The audit's id; `None` if the file does not name it, as for `model` and `data`.
+        answers: The file beside this one that has the predictions of second models.
     """
 
     cards: tuple[Decision, ...]
@@ -195,11 +195,11 @@ class Decisions:
 
     @property
     def text_hashes(self) -> tuple[str, ...]:
-        """Of all texts that were judged, each once, sorted."""
+        """Hashes of all texts that were answered, each once, sorted."""
         return tuple(sorted({one for card in self.cards for one in card.text_hashes}))
 
     def without_text_hashes(self) -> Decisions:
-        """The same without hashes of the judged texts: nobody can tell that one of them is used again."""
+        """The same without hashes of texts: nobody can then see that one of them is used again."""
         return replace(self, cards=tuple(replace(card, text_hashes=()) for card in self.cards))
 
     def to_dict(self) -> dict[str, Any]:
@@ -211,16 +211,16 @@ class Decisions:
         return {"schema_version": DECISIONS_SCHEMA_VERSION, **head, **judged}
 
     def save(self, file: str | Path, *, answers: str = "", overwrite: bool = False) -> Decisions:
-        """Write a file of decisions, and beside it the answers of classifiers that they rest on.
+        """Write a file of decisions, and beside it the predictions of second models that they are based on.
 
-        At every instant the decisions that are there name the answers that they rest on. While others are there, new
-        ones get a name of their own, and the old ones go last.
+        The decisions in the file always name an existing file of predictions. New predictions get a name of their own,
+        and old ones are removed last.
 
         Args:
-            answers: See `Answers.to_lines`; empty where no classifier was asked.
+            answers: See `Answers.to_lines`; empty if no second model was asked.
 
         Returns:
-            The decisions with the name of the file of answers.
+            The decisions with the name of that file.
         """
         file = Path(file)
         if not answers:
@@ -240,11 +240,11 @@ class Decisions:
 
     @classmethod
     def from_dict(cls, document: Any, *, source: str = "The decisions") -> Decisions:
-        """The decisions that a document of JSON holds, which messages call `source`.
+        """The decisions in a JSON document, which messages call `source`.
 
         Raises:
-            DataError: A field is missing or of another kind, a decision is unknown, or two cards contradict each other.
-                The sentence names the field.
+            DataError: A field is missing or of another type, a decision is unknown, or two word groups contradict each
+                other. The sentence names the field.
         """
         found: Decisions = checked(document, cls, source, advice=_ADVICE, open_ended=True)
         version = document.get("schema_version", DECISIONS_SCHEMA_VERSION)
@@ -264,12 +264,12 @@ class Decisions:
 
 
 def answers_file(decisions: Path) -> Path:
-    """Where the answers of classifiers go that decisions rest on."""
+    """Where the predictions of second models are written that decisions are based on."""
     return decisions.with_name(f"{decisions.stem}.answers.jsonl")
 
 
 def _check_source(card: Decision, where: str) -> None:
-    """What follows from judged flips or a machine's opinion follows by their rules."""
+    """Check that decisions from answers or a second model follow their rules."""
     if card.source == "machine" and card.decision != ("remove_reliance" if card.machine_says_shortcut else None):
         raise DataError(
             f"{where}: a machine decides remove_reliance where its second_model is shortcut, and nothing else. A "
@@ -300,8 +300,7 @@ def _check_contradictions(cards: Sequence[Decision], source: str) -> None:
 
 
 def made_for(decisions: Decisions, *, model: str, data: str, warn: Callable[[str], None]) -> bool:
-    """Whether decisions were made on these texts, for which alone "legitimate" holds; `warn` is told where they were
-    not.
+    """Whether decisions were made on these texts, for which alone "legitimate" holds; if not, `warn` is called.
 
     Raises:
         ConfigError: They were made for another model.

@@ -42,11 +42,11 @@ class Evaluation(Shown):
 
     Attributes:
         balanced_accuracy: Mean accuracy over the classes that occur.
-        majority_accuracy: What always answering the most frequent class scores.
-        groups: Accuracy by label and, where shortcuts were named, their presence.
-        sensitivity: How far the answers depend on single tokens, on all texts or a random sample of them.
-        predicted: How many texts are given each class, in the order of the labels.
-        threshold: Where another one than the model's own decided between two classes: the least probability of the
+        majority_accuracy: The accuracy of always predicting the most frequent class.
+        groups: Accuracy by label and, if shortcuts were named, their presence.
+        sensitivity: How far the predictions depend on single tokens, on all texts or a random sample of them.
+        predicted: How many texts each class is predicted for, in the order of the labels.
+        threshold: If another threshold than the model's own decided between two classes: the least probability of the
             second class at which it is predicted.
     """
 
@@ -73,17 +73,17 @@ class Evaluation(Shown):
 
     @property
     def mstps(self) -> float:
-        """See `Sensitivity`; NaN where it was not measured."""
+        """See `Sensitivity`; NaN if it was not measured."""
         return self.sensitivity.mstps
 
     @property
     def mstps_base_tokens(self) -> float:
-        """See `Sensitivity`; NaN where it was not measured."""
+        """See `Sensitivity`; NaN if it was not measured."""
         return self.sensitivity.mstps_base_tokens
 
     @property
     def shortcut_token_recall(self) -> dict[int, TokenRecall]:
-        """See `Sensitivity`; empty where it was not measured."""
+        """See `Sensitivity`; empty if it was not measured."""
         return self.sensitivity.shortcut_token_recall
 
     def _summary(self) -> Summary:
@@ -140,7 +140,7 @@ def by_shortcut(labels: ArrayLike, present: ArrayLike, label_names: Sequence[str
 
     Args:
         labels: Class ids, shape (N,), in [0, C).
-        present: Whether each text holds a shortcut, shape (N,), bool.
+        present: Whether each text contains a shortcut, shape (N,), bool.
         label_names: The C label names.
 
     Returns:
@@ -188,10 +188,10 @@ def score(
     sensitivity: Sensitivity = NOT_MEASURED,
     threshold: float | None = None,
 ) -> Evaluation:
-    """Score answers to n texts, class ids of shape (n,), against their labels, likewise.
+    """Score predictions for n texts, class ids of shape (n,), against their labels, likewise.
 
     Args:
-        shortcut_tokens: See `shortcut_tokens`; groups are by label alone where it is `None` or no text has any.
+        shortcut_tokens: See `shortcut_tokens`; groups are by label alone if it is `None` or no text has any.
     """
     groups, names = labels, label_names
     if shortcut_tokens is not None and any(shortcut_tokens):

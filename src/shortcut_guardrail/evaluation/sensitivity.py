@@ -1,4 +1,4 @@
-"""How far answers depend on single tokens: MSTPS and shortcut token recall, on all texts or on a random sample."""
+"""How far predictions depend on single tokens: MSTPS and shortcut token recall, on all texts or on a random sample."""
 
 import math
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ SensitivityOn = int | Literal["all", "none"]
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How far the answers to n texts depend on single tokens.
+    """How far the predictions for n texts depend on single tokens.
 
     Attributes:
         mstps: Maximum single-token prediction sensitivity with the important tokens of the evaluated model, in [0, 1],
             lower is less reliance.
         interval: 95 % interval of `mstps` for texts like these (Student's t over the texts); NaNs for a single text.
-        mstps_base_tokens: The same with the important tokens of the base model.
-        shortcut_token_recall: By k; empty where no shortcuts were named.
+        mstps_base_tokens: The same with the important tokens of the original model.
+        shortcut_token_recall: By k; empty if no shortcuts were named.
     """
 
     n: int

@@ -1,4 +1,4 @@
-"""The strategies that take a shortcut's effect away, each a guard around the base model at any strength.
+"""The strategies that remove reliance on shortcuts, each a repaired model (`Guard`) at any strength.
 
 Masked contrastive learning, distillation and few-shot training share one loop over LoRA layers; masking trains nothing.
 """

@@ -1,4 +1,4 @@
-"""Which predictions a guard changes on the texts that it was fitted on."""
+"""Which predictions a repair changes on the texts that it was fitted on."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Change:
 
 @dataclass(frozen=True)
 class OtherLabel:
-    """What the guard of one label does to another `label` on the `n` texts without any of its words.
+    """The effect of one label's repair on another `label`, on the `n` texts without any of its words.
 
     Attributes:
-        moved: Mean by which the label's probability moves.
+        moved: Mean change of the label's probability.
         changed: Share of the texts on which its decision changes.
     """
 
@@ -43,10 +43,10 @@ class OtherLabel:
 
 @dataclass(frozen=True)
 class Changes:
-    """How many of `n` texts get another prediction from the guard, their `share`, and five of them at random.
+    """How many of `n` texts the repaired model predicts differently, their `share`, and a random sample of five.
 
     Attributes:
-        others: The other labels of a head with several.
+        others: The other labels of a model with several.
     """
 
     n: int

@@ -34,12 +34,12 @@ class FitReport(Shown):
     """What `fit` did.
 
     Attributes:
-        training: The adapter's training; one of no steps where nothing was trained.
-        seconds: Wall-clock time by stage: `tokenise` (nearly none of texts that were encoded before), `target` (looking
-            for shortcuts), `attribute` or `teacher` (what training starts from), `cross-validate`, `adapt`.
-        shortcuts: The shortcuts, and what was weighed; nothing for plain `maskcl` and `few-shot`.
-        calibration: How `few-shot` chose the strength, on answers of adapters that had not seen the text; `None` for
-            the others, whose strength is chosen after fitting.
+        training: The adapter's training; one of no steps if nothing was trained.
+        seconds: Wall-clock time by stage: `tokenise` (nearly none if texts were encoded before), `target` (the search
+            for shortcuts), `attribute` or `teacher` (the input of training), `cross-validate`, `adapt`.
+        shortcuts: The words that were considered; none for plain `maskcl` and `few-shot`.
+        calibration: How `few-shot` chose the strength, on predictions of adapters that were not trained on the text;
+            `None` for others, whose strength is chosen after fitting.
     """
 
     training: AdapterTraining

@@ -39,11 +39,11 @@ class Repair(Shown):
     """What `repair` did.
 
     Attributes:
-        strategy: The strategy taken: `maskcl`, `paper`, `mask`, `distill` or `few-shot`.
-        reason: Why, in a sentence, where `auto` took it; empty where it was stated.
+        strategy: The strategy: `maskcl`, `paper`, `mask`, `distill` or `few-shot`.
+        reason: Why `auto` took it, in a sentence; empty if it was named.
         choice: The strength in use, and where it came from.
-        decisions: What was decided about cards before, by people, flips and second models; `None` where nothing was.
-        changes: Which predictions of the texts change with the guard at this strength.
+        decisions: The decisions on word groups before, by people, answers and second models; `None` without any.
+        changes: Which predictions of the texts the repair changes at this strength.
     """
 
     strategy: str

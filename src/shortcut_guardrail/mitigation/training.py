@@ -28,10 +28,10 @@ NEGLIGIBLE_CHANGE = 0.01
 
 @dataclass(frozen=True)
 class AdapterTraining:
-    """What happened while an adapter was trained; all 0 where there was nothing to train.
+    """A record of an adapter's training; all 0 if nothing was trained.
 
     Attributes:
-        n_trained: Distinct texts with at least one ordinary token, which training ran on.
+        n_trained: Distinct texts with at least one ordinary token, which were trained on.
         n_epochs: Passes over the texts, the last one possibly cut short.
         losses: Loss of every step; each is 0 or more, and log(B) is the value of uninformative embeddings.
         predicted_change: Upper estimate, made before training, of the relative size of the weight change

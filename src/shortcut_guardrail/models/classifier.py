@@ -68,17 +68,17 @@ class TextClassifier:
     Args:
         model: A Transformers sequence classifier. It is not changed.
         tokenizer: Its fast tokenizer. Without a mask token words are cut out in place of being masked.
-        head: `softmax`, or `sigmoid` for a logit that answers a question of its own; `None` reads it from the model's
-            configuration.
-        label: Of a head with several labels a text can have: which one is asked about, as "not LABEL" or "LABEL".
-        thresholds: See `data.Thresholds`; a label's own decides between its two answers.
-        max_length: Tokens per input, special tokens included; `None` takes the most the model can.
-        windows: How texts are read that are longer; `None` cuts them. For single texts.
-        device: `None` takes a GPU where there is one.
+        head: `softmax`, or `sigmoid` for logits that each belong to a label of their own; `None` reads it from the
+            model's configuration.
+        label: For a head with several labels: which one is predicted, as "not LABEL" or "LABEL".
+        thresholds: See `data.Thresholds`; a label's own threshold decides between its two classes.
+        max_length: Tokens per input, special tokens included; `None` takes the model's maximum.
+        windows: How longer texts are read; `None` truncates them. For single texts.
+        device: `None` takes a GPU if there is one.
         precision: Number format of the matrix products: `float32`, `bfloat16` (autocast), or `auto`, which takes
-            bfloat16 where the hardware computes in it. Scores, losses and probabilities are 32 bit in any case.
-        packing: Whether sequences run one after another in a row, without padding, where the model's family allows it.
-        masks: Whether words are to be masked; `False` for a model that only answers, which needs no mask token.
+            bfloat16 if the hardware supports it. Scores, losses and probabilities are always 32 bit.
+        packing: Whether sequences are put one after another without padding, if the model's family allows it.
+        masks: Whether words are to be masked; `False` for a model that only predicts, which needs no mask token.
 
     Raises:
         ModelError: The model or tokenizer lacks something; the sentence names all that is missing.
@@ -135,13 +135,13 @@ class TextClassifier:
         return twin
 
     def named(self, names: LabelNames | None) -> TextClassifier:
-        """The same model, with the same fingerprint, whose classes are called otherwise; see `data.class_names`."""
+        """The same model, with the same fingerprint, with other names for its classes; see `data.class_names`."""
         twin = copy.copy(self)
         twin.label_names = self.label_names if names is None else class_names(names, self.own_label_names)
         return twin
 
     def about(self, label: str) -> TextClassifier:
-        """The same model, asked about another label of a head with several."""
+        """The same model for another label of a head with several."""
         twin = copy.copy(self)
         twin.heads = self.heads.about(label)
         twin.label_names = twin.own_label_names = twin.heads.answers
@@ -243,7 +243,7 @@ class TextClassifier:
 
     @property
     def longest(self) -> int:
-        """Tokens that are read of a text at most."""
+        """Most tokens that are read of a text."""
         return self.max_length if self.windows is None else _NO_LIMIT
 
     def _cut(self, batch: Batch) -> Windows | None:
@@ -268,11 +268,11 @@ class TextClassifier:
             return module(**packed.model_inputs()), packed
 
     def logits(self, batch: Batch) -> Tensor:
-        """Class logits of the question asked, shape (B, C), 32 bit; see `HeadReading.read`."""
+        """Class logits, shape (B, C), 32 bit; see `HeadReading.read`."""
         return self.answers(batch)[:, self.heads.place]
 
     def answers(self, batch: Batch) -> Tensor:
-        """The same of all questions that the head answers, shape (B, Q, C).
+        """The same for all labels of the head, shape (B, Q, C).
 
         Raises:
             RunError: A logit is not a number.
@@ -335,7 +335,7 @@ class TextClassifier:
 
     @torch.inference_mode()
     def predict_answers(self, encoded: EncodedTexts, *, progress: Progress | None = None) -> Array:
-        """The same of all questions that the head answers, shape (N, Q, C)."""
+        """The same for all labels of the head, shape (N, Q, C)."""
         out = np.empty((len(encoded), self.heads.n_questions, self.n_classes), dtype=np.float32)
         done = 0
         for batch in self.batches(encoded):
@@ -350,7 +350,7 @@ class TextClassifier:
     ) -> Array:
         """Class probabilities of all texts in their order, shape (N, C), float64; see `classifiers.Classifier`.
 
-        Of texts that were not encoded before, a warning counts those that are longer than what the model reads.
+        For texts that were not encoded before, a warning counts those that are longer than the model reads.
         """
         encoded = texts if isinstance(texts, EncodedTexts) else self.encode(cast(Texts, texts))
         if encoded is not texts:
@@ -400,20 +400,20 @@ class TextClassifier:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """What it can do beside answering; see `classifiers.require`."""
+        """What it can do besides predicting; see `classifiers.require`."""
         return frozenset(get_args(Capability)) - (set() if self._masks else {"masks"})
 
     def fingerprint(self) -> str:
-        """SHA-256 over names, shapes and 32-bit values of the base model's parameters, as hexadecimal.
+        """SHA-256 over names, shapes and 32-bit values of the original model's parameters, as hexadecimal.
 
-        The same for the same weights however they were saved: file format, number of shards, and 16-bit files that are
-        loaded as 32-bit numbers make no difference. Adapter weights are left out. It is computed once, and again after
-        PyTorch has written to a parameter (not through `.data`, which it does not count).
+        It is the same for the same weights in any file format, number of shards or 16-bit file. Adapter weights are
+        left out. It is computed once, and again after PyTorch has written to a parameter (not through `.data`, which it
+        does not count).
         """
         return self._hash.of(self.plain_model)
 
     def cost(self, texts: Sequence[Text]) -> Cost:
-        """What `predict_proba` takes for N texts."""
+        """What `predict_proba` costs for N texts."""
         tokens = int(self.encode(cast(Texts, texts)).lengths.sum())
         return Cost(len(texts), tokens, len(texts), measured_seconds(self.predict_proba, texts))
 

@@ -1,4 +1,4 @@
-"""What it takes to ask a classifier, known before it is asked."""
+"""What predictions cost, known before any is made."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TIMED_TEXTS = 6
 
 @dataclass(frozen=True)
 class Cost:
-    """What it takes to ask a classifier about some texts; `None` where that is not known before.
+    """What predictions for some texts cost; a field is `None` if it is not known before.
 
     Attributes:
         tokens: Tokens that go in, prompts included; of endpoints an estimate of one for four bytes.

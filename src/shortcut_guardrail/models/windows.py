@@ -1,4 +1,4 @@
-"""Long texts in windows that overlap: each is read by itself, and their logits are put together."""
+"""Long texts in windows that overlap: each is read by itself, and their logits are combined."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Windowing:
     """How long texts are read.
 
     Attributes:
-        how: What becomes of a text's windows: the mean of their logits, or the largest of each logit.
+        how: How the windows of a text are combined: the mean of their logits, or the largest of each logit.
         overlap: Tokens that a window shares with the one before.
     """
 

@@ -49,7 +49,7 @@ def render_audit(
 
     Args:
         audit: The report, or the content of its `audit.json`.
-        decisions: On its cards, which then say what was decided, by people, their answers or a second model.
+        decisions: On its word groups, which then show what was decided, by people, their answers or a second model.
     """
     decided = {} if decisions is None else {card.id: card.said for card in decisions.cards}
     return render_comparison({"model": audit}, title="Shortcut audit", redact=redact, decided=decided)
@@ -76,7 +76,7 @@ def render_comparison(
         audits: Audits of the same texts, by the name of the model.
         evaluations: Scores on the same rows, by the name of the model.
         main: The audit whose candidates are listed in full, if it is not the first.
-        decided: By card, what was decided.
+        decided: By word group, what was decided.
         shown: `subtitle`, a line; `introduction` and `notes`, paragraphs at the top and the end; `certificate`, as
             `Certificate.to_dict` gives it; `outcome_of_gate`, what `audit.check_limits` found.
     """
@@ -109,7 +109,7 @@ def render_comparison(
 
 
 def render_review() -> tuple[str, str]:
-    """The page of a review with a server: it holds no data, and asks the server for it.
+    """The page of a review with a server: it contains no data, and requests it from the server.
 
     Returns:
         The page, and its content security policy.

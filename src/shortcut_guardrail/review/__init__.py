@@ -1,4 +1,4 @@
-"""A person decides the cards of an audit in the browser: what is shown, the answers and their file, a local server.
+"""The page on which a person decides about word groups, their answers and file, and its local server.
 
 It needs no model, since all stands in the audit, and has no rules of its own, since `decisions` says what follows.
 """

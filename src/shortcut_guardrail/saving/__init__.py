@@ -1,4 +1,4 @@
-"""What folders hold: a guard's record of the run, model card and adapter, and what an audit found."""
+"""The content of folders: a repaired model's record, model card and adapter, and the results of an audit."""
 
 import lazy_loader
 

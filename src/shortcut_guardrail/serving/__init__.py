@@ -1,4 +1,4 @@
-"""Folders that others serve: an ordinary Transformers model or an ONNX file, which predict what the guard predicts."""
+"""Folders for serving: an ordinary Transformers model or an ONNX file, with the predictions of the repaired model."""
 
 import lazy_loader
 

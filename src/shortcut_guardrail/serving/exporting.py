@@ -42,15 +42,15 @@ _ONE_FILE = 1_500_000_000
 
 @dataclass(frozen=True)
 class Export:
-    """What was exported; `export.json` in its folder.
+    """A finished export; `export.json` in its folder.
 
     Attributes:
-        strength: That of the guard, which the weights hold now.
-        base_model: Name, revision and fingerprint.
-        parity: How its predictions differ from the guard's.
-        int8: The same of the quantised file; `None` where none was asked for.
+        strength: The strength of the repair, which the weights now contain.
+        base_model: Name, revision and fingerprint of the original model.
+        parity: How its predictions differ from the repaired model's.
+        int8: The same for the quantised file; `None` if none was made.
         sizes: Bytes, by file of weights.
-        versions: Of what wrote it.
+        versions: Of the packages that wrote it.
     """
 
     format: Format

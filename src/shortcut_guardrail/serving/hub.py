@@ -1,4 +1,4 @@
-"""Puts the folder of a guard or of an export on the Hub."""
+"""Puts the folder of a repaired model or of an export on the Hub."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def push_to_hub(
 ) -> str:
     """Put a folder that `fit` or `export` wrote on the Hub, in one commit.
 
-    What an earlier call put there and the folder no longer has is removed. Other files stay, here and there.
+    Files of an earlier call that the folder no longer has are removed there. Other files stay, here and there.
 
     Args:
-        repo_id: As "owner/name". It is made where there is none.
-        private: Whether a new repository is private. The shortcuts of a guard come from your texts.
-        license: For the card, as the Hub writes it, e.g. "mit". `None` takes what the card of the base model names.
+        repo_id: As "owner/name". It is made if there is none.
+        private: Whether a new repository is private. The shortcuts come from your texts.
+        license: For the model card, as the Hub writes it, e.g. "mit". `None` takes that of the original model.
         revision: Branch; it has to exist.
         token: `None` takes that of `hf auth login`.
 
@@ -39,7 +39,7 @@ def push_to_hub(
 
     Raises:
         ConfigError: It is no such folder.
-        RunError: The Hub does not answer, or refuses.
+        RunError: The Hub does not respond, or refuses.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 

@@ -26,7 +26,7 @@ _BATCHES = (1, 7, 50)
 
 @dataclass(frozen=True)
 class Parity:
-    """How the predictions of an exported model differ from the guard's.
+    """How the predictions of an exported model differ from the repaired model's.
 
     Attributes:
         n_texts: Texts that were compared; of these `n_made_up` are random words.

@@ -1,4 +1,4 @@
-"""Which words and phrases are taken for shortcuts, and why: named, found, or judged by labels."""
+"""Which words and phrases are treated as shortcuts, and why: named, found, or decided by labels."""
 
 import lazy_loader
 

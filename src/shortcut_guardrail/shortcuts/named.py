@@ -1,4 +1,4 @@
-"""Which words a repair removes reliance on: words and phrases, each with its verdict, evidence and what people say."""
+"""Words and phrases that a repair removes reliance on, each with its verdict, evidence and what people say."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ NEUTRALISED: tuple[Verdict, ...] = ("named", "found", "confirmed")
 
 @dataclass(frozen=True)
 class Shortcut:
-    """A word or phrase that was weighed, and whether it is taken for a shortcut.
+    """A word or phrase that was considered, and whether it is treated as a shortcut.
 
     Attributes:
         text: Its characters, lower case.
-        verdict: `named` or `kept` by a person; `found` in unlabelled texts; `confirmed` by the support set, by judged
-            flips or by a second model; `cleared` by labels or flips, or because nothing speaks against it. What is
-            named, found or confirmed counts as a shortcut.
-        reason: Why it was found. `flagged`: by the audit. `alternative wording`: of flagged ones. `set`: it overrides
-            its texts together with others. `similar`: so it does, and is similar to flagged ones. `dominant`: in the
-            corpus. `many predictions`: many predictions depend on it; a cleared one with this reason is listed for a
-            person to look at. `answers`: the judged flips of its card confirmed or cleared it. `second model`: other
+        verdict: `named` or `kept` by a person; `found` in unlabelled texts; `confirmed` by the support set, by answers
+            or by a second model; `cleared` by labels or answers, or because there is no evidence against it. Words that
+            are named, found or confirmed are treated as shortcuts.
+        reason: Why. `flagged`: by the audit. `alternative wording`: of flagged ones. `set`: it overrides its texts
+            together with others. `similar`: it does so too, and is similar to flagged ones. `dominant`: in the corpus.
+            `many predictions`: many predictions depend on it; a cleared one with this reason is listed for a person to
+            look at. `answers`: people's answers about its word group confirmed or cleared it. `second model`: other
             models did. `weak evidence`: it is one of many that were found, by an erasure that changes much by itself.
             `not alone`: a person says that it may count together with the rest of a text, and must not decide alone.
-        count: Texts of the audit in which it is important; `None` where it was not audited.
+        count: Texts of the audit in which it is important; `None` if it was not audited.
         flip_rate: See `Candidate`, as for `pushes_towards` and `q_value`.
-        n_support: Texts of the support set that hold it; for the reasons `answers` and `second model` the judged flips
-            of its card.
-        fixed: Of those, texts that the base answers wrongly, and rightly with it masked.
+        n_support: Texts of the support set that contain it; for the reasons `answers` and `second model` the answered
+            texts of its word group.
+        fixed: Of those, texts that the original model predicts wrongly, and rightly with it masked.
         broken: The other way round.
-        p_value: Of the test that the verdict rests on: that masking it raises the right class's probability, where it
-            is confirmed, else that masking it breaks answers; `None` where the support set had no say.
+        p_value: Of the test behind the verdict: if it is confirmed, that masking it raises the right class's
+            probability; else that masking it breaks predictions. `None` if the support set decided nothing.
     """
 
     text: Word
@@ -75,32 +75,32 @@ class Shortcut:
 
     @property
     def reliance_removed(self) -> bool:
-        """Whether it is taken for a shortcut."""
+        """Whether it is treated as a shortcut."""
         return self.verdict in NEUTRALISED
 
     @property
     def evident(self) -> bool:
-        """Whether the evidence of unlabelled texts speaks for it; that many answers depend on it is none."""
+        """Whether unlabelled texts are evidence against it; that many predictions depend on it is none."""
         return self.verdict == "found" and self.reason != "many predictions"
 
     @property
     def listed(self) -> bool:
-        """Whether many answers depend on it and nothing tells whether they should."""
+        """Whether many predictions depend on it and nothing shows whether they should."""
         return self.verdict == "cleared" and self.reason == "many predictions"
 
     @property
     def answers_held(self) -> float:
-        """How many answers to unlabelled texts change when it is masked."""
+        """How many predictions for unlabelled texts change when it is masked."""
         return (self.count or 0) * (self.flip_rate or 0.0)
 
 
 @dataclass(frozen=True, repr=False)
 class Shortcuts(Shown):
-    """The words and phrases that were weighed.
+    """The words and phrases that were considered.
 
     Attributes:
         items: The shortcuts first.
-        rows: Hashes of the labelled texts that had a say, or trained the adapter; they can certify nothing about the
+        rows: Hashes of the labelled texts that decided something, or trained the adapter; they cannot certify the
             result.
     """
 
@@ -109,7 +109,7 @@ class Shortcuts(Shown):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words and phrases that count as shortcuts."""
+        """The words and phrases that are treated as shortcuts."""
         return tuple(item.text for item in self.items if item.reliance_removed)
 
     @property
@@ -119,7 +119,7 @@ class Shortcuts(Shown):
 
     @property
     def doubted(self) -> tuple[str, ...]:
-        """The words and phrases that were found on weak evidence, and are left alone."""
+        """The words and phrases that were found on weak evidence, and are not treated as shortcuts."""
         return tuple(item.text for item in self.items if item.reason == "weak evidence")
 
     @property

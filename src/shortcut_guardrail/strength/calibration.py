@@ -21,7 +21,7 @@ class CurvePoint:
 
     Attributes:
         score: The metric the strength is chosen by, higher is better.
-        accuracy: Share of the support set answered correctly.
+        accuracy: Share of the support set predicted rightly.
         interval: Exact 95 % interval of the accuracy.
         gained: Rows that are right here and wrong at strength 0.
         lost: Rows that are wrong here and right at strength 0.
@@ -42,13 +42,13 @@ class Calibration(Shown):
     """The chosen strength and the whole curve behind it.
 
     Attributes:
-        strength: The smallest strength with the best score; or `without_labels`, where the labels do not overrule it.
+        strength: The smallest strength with the best score; or `without_labels`, if the labels do not overrule it.
         curve: One point per strength of the grid, ascending.
-        cross_validated: Whether every row was answered by an adapter that was not trained on it, since the rows trained
-            the adapter that is used.
-        without_labels: The strength chosen on unlabelled texts; `None` where the labels alone chose.
-        p_value: That the strength with the best score, or 0, answers more rows rightly than `without_labels` by chance
-            alone (exact McNemar test, one-sided, the smaller of the two); `None` where the labels alone chose.
+        cross_validated: Whether every row was predicted by an adapter that was not trained on it. The adapter in use
+            was trained on all rows.
+        without_labels: The strength chosen on unlabelled texts; `None` if the labels alone chose.
+        p_value: That the strength with the best score, or 0, predicts more rows rightly than `without_labels` by chance
+            alone (exact McNemar test, one-sided, the smaller of the two); `None` if the labels alone chose.
     """
 
     strength: Share
@@ -89,7 +89,7 @@ class Calibration(Shown):
         """The score at each strength, with the chosen one marked and the accuracy's 95 % intervals. Needs Matplotlib.
 
         Args:
-            ax: The Matplotlib axes to draw on, which are returned; `None` makes new ones.
+            ax: The Matplotlib axes, which are returned; `None` makes new ones.
         """
         ax = chart(ax)
         strengths = [point.strength for point in self.curve]
@@ -163,11 +163,11 @@ def choose_strength(
     *,
     without_labels: float | None = None,
 ) -> Calibration:
-    """Score every strength of the grid on the support set; the smallest of the best is chosen.
+    """Score every strength of the grid on the support set, and choose the smallest of the best.
 
-    With `without_labels`, the labels are evidence against that strength instead: it stays, unless the best one, or the
-    base, answers more rows rightly than it by the exact one-sided McNemar test (p at most `OVERRULING_P`). On 40 rows
-    neighbouring strengths differ by an answer or two, and the best of them is the best by chance.
+    With `without_labels`, that strength stays, unless the best one, or the original model, predicts more rows rightly
+    by the exact one-sided McNemar test (p at most `OVERRULING_P`). On 40 rows neighbouring strengths differ by a
+    prediction or two, and the best of them is the best by chance.
 
     Args:
         logits: Class logits at each of `strengths_to_score`, shape (S, n, C).

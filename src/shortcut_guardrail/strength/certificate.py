@@ -1,13 +1,13 @@
-"""A statement that the guarded model is no worse than the base, with a proved error rate over the choice of strength.
+"""A statement that the repaired model is no worse than the original one, at a proved error rate for all strengths.
 
-With D the share of texts that get another answer, and theta the share of lost ones among those lost or gained,
+Let D be the share of texts whose predictions differ, and theta the share of lost ones among those lost or gained. Then
 
     loss <= D max(0, 2 theta - 1).
 
 Unlabelled texts bound D and labelled ones theta (Clopper-Pearson, with the union bound). A strength passes if the
 product of the bounds does not exceed the margin. The strengths are tested in two fixed orders, upward and downward.
 Each has half of the error and stops at the first strength that fails. `CertifyConfig.looks` certificates share the
-error. What is gained is bounded from below in the same way, by a statement of its own that holds for all strengths.
+error. The gain is bounded from below in the same way, by a statement of its own that holds for all strengths.
 
 docs/explanation/certificates.md has the argument and the assumptions.
 """
@@ -58,20 +58,20 @@ class CertifiedStrength:
     """What is known about one strength.
 
     Attributes:
-        differing: Unlabelled texts that get another answer than from the base.
-        labelled: Labelled texts that get another answer.
+        differing: Unlabelled texts whose prediction differs from the original model's.
+        labelled: Labelled texts whose prediction differs.
         gained: Of those, texts that are right and were wrong.
         lost: Of those, texts that are wrong and were right.
-        loss_bound: Upper bound of what is lost, as a share of all texts; see `CertifyConfig.harm`.
-        certified: Whether the procedure certifies this strength. A bound below the margin is not enough: every strength
-            before it, in one of the two orders, has to have one as well.
-        labels_needed: How many labelled texts with another prediction at this strength would bring the bound below the
-            margin, if the shares of gained and lost ones stay as they are. Without any so far, all count as gained. 0
-            if the bound is below the margin; `None` if no number would do.
-        unlabelled_needed: How many unlabelled texts would, without a label, if the share of differing ones stays as it
-            is; 0 and `None` likewise.
-        gain_bound: Lower bound of the accuracy gained against the base, as a share of all texts, by a statement of its
-            own with the same confidence, which holds for all strengths at once; `None` where no gain is shown.
+        loss_bound: Upper bound of the loss, as a share of all texts; see `CertifyConfig.harm`.
+        certified: Whether this strength is certified. A bound below the margin is not enough: every strength before it,
+            in one of the two orders, has to have one as well.
+        labels_needed: How many labelled texts with another prediction would bring the bound below the margin, if the
+            shares of gained and lost ones stay as they are. Without any so far, all count as gained. 0 if the bound is
+            below the margin; `None` if no number is enough.
+        unlabelled_needed: How many unlabelled texts would do so without a label, if the share of differing ones stays
+            as it is; 0 and `None` likewise.
+        gain_bound: Lower bound of the accuracy gained, as a share of all texts, by a statement of its own with the same
+            confidence, which holds for all strengths at once; `None` if no gain is shown.
     """
 
     strength: Share
@@ -88,14 +88,14 @@ class CertifiedStrength:
 
 @dataclass(frozen=True, repr=False)
 class Certificate(Shown):
-    """Which strengths are certified to be no worse than the base by more than a margin; see `CertifyConfig`.
+    """Which strengths are certified to be no worse than the original model by more than a margin; see `CertifyConfig`.
 
     Attributes:
-        n_labels: Labelled texts, whether their answers differ or not.
+        n_labels: Labelled texts, whether their predictions differ or not.
         points: The strengths above 0, ascending.
-        n_fitted: How many of these texts the guard was fitted on. Where there are any, the sentence says that nothing
-            is shown for others.
-        in_use: The strength that the guard had before; `None` if that is not known.
+        n_fitted: How many of these texts the repair was fitted on. If there are any, the sentence says that nothing is
+            shown for others.
+        in_use: The strength in use before; `None` if that is not known.
         strength: The strength chosen among 0 and the certified ones; `None` if none was chosen yet.
     """
 
@@ -113,12 +113,12 @@ class Certificate(Shown):
 
     @property
     def certified(self) -> tuple[float, ...]:
-        """The certified strengths, ascending; 0, which is the base itself, is always one."""
+        """The certified strengths, ascending; 0, the original model, is always one."""
         return (0.0, *(point.strength for point in self.points if point.certified))
 
     @property
     def sentence(self) -> str:
-        """What may be said, for a model card or a report."""
+        """The statement, for a model card or a report."""
         margin, confidence = _percent(self.margin), _percent(self.confidence)
         planned = f" (one of {self.looks} planned certificates, which share the error)" if self.looks > 1 else ""
         if len(self.certified) == 1:
@@ -154,7 +154,7 @@ class Certificate(Shown):
 
     @property
     def assumptions(self) -> str:
-        """What it rests on, in words."""
+        """Its assumptions, in words."""
         return _OF_TEXTS + (_OF_LABELS if self.n_labels else "") + _OF_LOOKS
 
     def _summary(self) -> Summary:
@@ -273,14 +273,14 @@ def certify_answers(
     labelled_guarded: Array,
     labels: Array,
 ) -> Certificate:
-    """Certify strengths from answers; see the head of this module for procedure and assumptions.
+    """Certify strengths from predictions; see the head of this module for procedure and assumptions.
 
     Args:
         strengths: S strengths above 0, ascending, fixed before any text was seen.
-        unlabelled_base: The base's answers to N unlabelled texts, shape (N,).
-        unlabelled_guarded: The guarded answers to them at each strength, shape (S, N).
-        labelled_base: The base's answers to n labelled texts, shape (n,).
-        labelled_guarded: The guarded answers to them at each strength, shape (S, n).
+        unlabelled_base: The original model's predictions for N unlabelled texts, shape (N,).
+        unlabelled_guarded: The repaired model's predictions for them at each strength, shape (S, N).
+        labelled_base: The original model's predictions for n labelled texts, shape (n,).
+        labelled_guarded: The repaired model's predictions for them at each strength, shape (S, n).
     """
     if not len(strengths):
         raise ConfigError(
@@ -431,12 +431,13 @@ def _first_that_would_do(would_do: Callable[[int], bool], seen: int) -> int | No
 
 
 def texts_to_label(base: Array, guarded: Array, n: int, *, seed: int = 0) -> Array:
-    """Which unlabelled texts to label for a certificate: a random sample of those that get another answer at some
-    strength, in random order, so that the first so many are one as well. How many, not by what their labels say.
+    """Unlabelled texts to label for a certificate: a random sample, in random order, of those whose predictions differ.
+
+    The first rows alone are a random sample too, if you choose how many before you see a label.
 
     Args:
-        base: The base's answers to N texts, shape (N,).
-        guarded: The guarded answers at each strength, shape (S, N).
+        base: The original model's predictions for N texts, shape (N,).
+        guarded: The repaired model's predictions at each strength, shape (S, N).
     """
     differing = np.flatnonzero((guarded != base).any(axis=0))
     return np.random.default_rng(seed).permutation(differing)[:n]

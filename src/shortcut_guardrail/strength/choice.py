@@ -14,17 +14,17 @@ StrengthSource = Literal["none", "fixed", "set", "calibrated", "cross-validated"
 
 @dataclass(frozen=True)
 class StrengthChoice:
-    """The debiasing strength in use, with all that speaks for it; replaced as a whole when another is chosen.
+    """The debiasing strength in use, with its evidence; replaced as a whole when another is chosen.
 
     Attributes:
-        strength: In [0, 1]; 0 is the base model.
-        source: `none`: there is no guard yet. `fixed`: by the configuration. `set`: by hand. `calibrated`: on labels.
+        strength: In [0, 1]; 0 is the original model.
+        source: `none`: there is no repair yet. `fixed`: by the configuration. `set`: by hand. `calibrated`: on labels.
             `cross-validated`: on the labels that it learned from. `agreement`: with the predictions without the
             shortcuts, no label. `certified`: in place of one that was not.
-        calibration: The support-set curve, where labels had a say.
-        unlabelled: The curve without labels, where unlabelled texts had one.
-        certificate: What was certified, while this strength is among it.
-        rows: Hashes of the labelled texts that had a say; scores on them are biased.
+        calibration: The curve on the support set, if labels were used.
+        unlabelled: The curve without labels, if unlabelled texts were used.
+        certificate: What was certified, as long as it covers this strength.
+        rows: Hashes of the labelled texts that were used; scores on them are biased.
     """
 
     strength: float = 0.0
@@ -35,7 +35,7 @@ class StrengthChoice:
     rows: tuple[str, ...] = ()
 
     def moved(self, strength: float, source: StrengthSource) -> StrengthChoice:
-        """The same evidence at another strength; what was certified holds on if the strength is among it."""
+        """The same evidence at another strength; the certificate stays if it covers it."""
         certificate = self.certificate
         if certificate is not None:
             certificate = replace(certificate, strength=strength) if strength in certificate.certified else None

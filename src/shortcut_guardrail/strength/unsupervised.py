@@ -1,16 +1,16 @@
-"""The strength without labels: the one whose answers come closest to those without the shortcuts.
+"""The strength without labels: the one whose predictions are closest to those without the shortcuts.
 
-Let t be the base's probabilities for a text without its shortcuts, and p_s the guarded model's for the text at strength
-s. The strength with the smallest mean divergence KL(t || p_s) over unlabelled texts is chosen; of those that are as
-good but for rounding, the smallest. How many predictions are the same does not choose: on a few hundred texts strengths
-differ by a few of them.
+Let t be the original model's probabilities for a text without its shortcuts, and p_s the repaired model's for the text
+at strength s. The strength with the smallest mean divergence KL(t || p_s) over unlabelled texts is chosen, and the
+smallest of those that are equal up to rounding. The number of equal predictions does not choose: on a few hundred texts
+strengths differ by a few of them.
 
-*Assumption.* Where the base's answers with and without the shortcuts differ, the latter is right more often. It is what
-calling a word a shortcut means. If a legitimate word was taken for one, divergence asks for harm just as readily, and
-this choice cannot tell; labels can.
+*Assumption.* If the original model's predictions with and without the shortcuts differ, the latter is right more often.
+That is what a shortcut means. If a legitimate word was treated as one, divergence favours a harmful strength just as
+readily. Only labels can show that.
 
-Of many texts a sample is drawn. Where it would hold hardly any texts with a shortcut, which alone say how much of it is
-left, they are drawn apart from the others, and weighed by their share of all texts.
+Of many texts a sample is used. Only texts with a shortcut show how much reliance is left. If the sample would have
+hardly any, they are sampled separately, and weighted by their share of all texts.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Counterfactual:
     """What the original model predicts with the shortcuts erased.
 
     Attributes:
-        logits: Its class logits on the texts without the shortcuts, shape (N, C). For a text that holds none they are
-            those of the text itself.
-        bearing: Which texts hold a shortcut, shape (N,), bool.
-        open: Of these, texts in which a word decides that must not decide alone: whether the rest warrants it there
-            nobody knows, so that they teach nothing; shape (N,), bool. `None` where there is no such word.
+        logits: Its class logits on the texts without the shortcuts, shape (N, C). For a text with none they are those
+            of the text itself.
+        bearing: Which texts contain a shortcut, shape (N,), bool.
+        open: Of these, texts in which a word decides that must not decide alone, shape (N,), bool. Nobody knows whether
+            the rest supports the prediction there, so they are not used. `None` if there is no such word.
     """
 
     logits: Array
@@ -44,7 +44,7 @@ class Counterfactual:
     open: Array | None = None
 
     def probabilities(self, temperature: float = 1.0) -> Array:
-        """The teacher's answer: softmax(logits / T), shape (N, C), float32."""
+        """The target of training: softmax(logits / T), shape (N, C), float32."""
         import torch
 
         return torch.from_numpy(self.logits).div(temperature).softmax(dim=-1).numpy()
@@ -55,9 +55,9 @@ class AgreementPoint:
     """One strength on unlabelled texts.
 
     Attributes:
-        divergence: Mean of KL(t || p_s) over the texts, in nats, at least 0. In this mean and in the share a text
-            counts by what it stands for; see `draw`.
-        agreement: Share of texts answered as the base answers them without the shortcuts.
+        divergence: Mean of KL(t || p_s) over the texts, in nats, at least 0. In this mean and in the share texts are
+            weighted; see `draw`.
+        agreement: Share of texts whose prediction is the original model's without the shortcuts.
     """
 
     strength: Share
@@ -134,11 +134,11 @@ _ROUNDING = 1e-5
 def choose_without_labels(
     logits: Array, strengths: Sequence[float], counterfactual: Counterfactual, *, weights: Array | None = None
 ) -> UnlabelledCalibration:
-    """Compare the guarded answers at every strength with those without the shortcuts.
+    """Compare the repaired model's predictions at every strength with the original model's without the shortcuts.
 
     Args:
-        logits: Guarded class logits, shape (S, N, C).
-        counterfactual: What the base answers without the shortcuts, for the same N texts.
+        logits: Class logits of the repaired model, shape (S, N, C).
+        counterfactual: The original model's predictions without the shortcuts, for the same N texts.
         weights: How much each text counts, shape (N,), of sum 1; all the same if not given.
 
     Raises:
