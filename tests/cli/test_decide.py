@@ -1,6 +1,7 @@
 """From cards to a guard on the command line: `questions`, `decide`, `fit --decisions`, and what they exchange."""
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -63,6 +64,10 @@ def fitted(run, data, tmp_path):
 def test_the_whole_way_from_an_audit_to_a_guard(run, audited, asked, fitted, tmp_path):
     out, _ = run("decide", audited, answer(asked), "--reviewer", "anna", "--out", tmp_path / "d.json")
     assert "remove reliance" in out
+    # The command that comes next can be pasted.
+    command = shlex.split(out.partition("Next: shortcut-guardrail ")[2])
+    assert command[:1] + command[3:] == f"fit --decisions {tmp_path / 'd.json'} --audit {audited} --out guarded".split()
+    run(*command[:-1], tmp_path / "pasted", "--strategy", "mask", "--text-column", "text")
     honestly = decided(tmp_path / "d.json")
     assert (honestly["outcome"], honestly["decision"], honestly["source"]) == ("shortcut", "remove_reliance", "answers")
     assert (honestly["fixed"], honestly["broken"], honestly["asked"]) == (8, 0, 8)
@@ -195,7 +200,9 @@ def test_damaged_answers_stop_the_judge(run, audited, asked, tmp_path):
 def test_labels_answer_for_themselves_and_may_be_known_of_some_texts_only(run, audited, data, write_csv, tmp_path):
     options = ("--word-groups", "all", "--label-column", "label", "--text-column", "text")
     known = write_csv("known.csv", *((text, LABELS[i] if i < 12 else " ") for i, text in enumerate(TEXTS)))
-    run("questions", audited, "model", known, *options, "--out", tmp_path / "questions.csv")
+    out, _ = run("questions", audited, "model", known, *options, "--out", tmp_path / "questions.csv")
+    assert "All questions are about one word group, so whoever answers can guess its words. Add another" in out
+    assert f"then run shortcut-guardrail decide {audited} {tmp_path / 'questions.csv'} --reviewer NAME --out" in out
     assert min(int(row["row"]) for row in read_rows(tmp_path / "questions.csv")) >= 12
     assert {text_hash(text) for text in TEXTS[:12]} == {key["text_hash"] for key in keys_in(audited) if key["label"]}
     # Nobody filled in the file: the labels decide.
@@ -209,6 +216,14 @@ def test_labels_answer_for_themselves_and_may_be_known_of_some_texts_only(run, a
     out, _ = run("questions", audited, "model", data, *options, "--out", tmp_path / "none.csv")
     assert "There is no question left" in out
     assert not (tmp_path / "none.csv").exists()
+
+
+def test_decisions_that_name_no_audit_have_one_made_and_it_is_said(run, audited, data, tmp_path):
+    (tmp_path / "own.json").write_text('{"cards": [{"words": ["honestly"], "decision": "remove_reliance"}]}')
+    options = ("--decisions", tmp_path / "own.json", "--strategy", "mask", "--text-column", "text", "--dry-run")
+    said = f"'{tmp_path / 'own.json'}' names no audit, so '{data}' is audited first. Use one with --audit FOLDER."
+    assert said in run("fit", "model", data, *options)[0]
+    assert said not in run("fit", "model", data, *options, "--audit", audited)[0]
 
 
 def test_texts_can_be_left_out(run, audited, data, tmp_path):

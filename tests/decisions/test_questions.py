@@ -101,3 +101,10 @@ def test_cards_with_too_few_flips_are_counted(folder):
     few = replace(made, flips={"second-card": FLIPS["second-card"][:7]})
     assert (made.undecidable, few.undecidable) == (0, 1)
     assert few.n_flips(few.audited.cards[0]) == 30, "as the audit says, where flips were written without texts"
+
+
+def test_questions_about_one_group_alone_show_which_it_is(folder):
+    made = asked(folder)
+    of_both = {one.row for one in FLIPS["second-card"]}
+    rest = replace(made, asked=tuple(one for one in made.asked if one.row not in of_both))
+    assert (made.shows_its_group, rest.shows_its_group, replace(made, asked=()).shows_its_group) == (False, True, False)

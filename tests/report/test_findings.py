@@ -110,7 +110,7 @@ def test_word_groups_that_answers_cannot_decide_are_counted(capsys):
     cards = to_review(3).cards
     few, enough, other = (card.id for card in cards)
     asked = SimpleNamespace(audited=SimpleNamespace(cards=cards), asked=[])
-    print_questions(asked, {few: LEAST_FLIPS - 1, enough: LEAST_FLIPS}, Path("q.csv"))
+    print_questions(asked, {few: LEAST_FLIPS - 1, enough: LEAST_FLIPS}, Path("q.csv"), Path("audit"))
     said = " ".join(capsys.readouterr().out.split())
     assert f"1 word group with fewer than {LEAST_FLIPS} prediction changes cannot be decided" in said
     assert (enough in said, other in said) == (True, False)

@@ -56,6 +56,14 @@ def test_an_audit(printed):
     assert "Masking “honestly” changes 25% of the predictions of texts that contain it." in text
 
 
+def test_two_notes_stand_in_the_terminal_and_all_in_the_report(printed):
+    report = audit(candidate("honestly"), notes=("Note one.", "Note two.", "Note three."))
+    _, text = printed(report)
+    assert "Note one. Note two. 1 more note in the report." in text
+    assert "Note three." in render_audit(report)
+    assert "more note" not in printed(audit(candidate("honestly"), notes=("Note one.",)))[1]
+
+
 def test_what_decides_most_of_its_texts_is_a_share_of_those_it_was_counted_in(printed):
     word = {"text": "honestly", "verdict": "remove_reliance", "reason": "dominant", "count": 10, "q_value": 0.5}
     phrase = word | {"text": "to be honest", "q_value": None}  # of the 20 distinct ones, since it was not ranked

@@ -1,13 +1,15 @@
 """What is put before a person: which cards, which three texts, and what stands around the words."""
 
+import os
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
 from audits import candidate, card, labelled, to_review
 from shortcut_guardrail.cards import Flip
 from shortcut_guardrail.errors import DataError
-from shortcut_guardrail.review.shown import MOST_CARDS, make_deck
+from shortcut_guardrail.review.shown import MOST_CARDS, fit_command, make_deck
 
 
 def flips(*texts):
@@ -167,3 +169,19 @@ def test_an_audit_without_texts_needs_the_file_and_one_with_texts_refuses_anothe
         for other, row in ((["a book a", "another", "a book c"], 1), (texts[:2], 2)):
             with pytest.raises(DataError, match=f"are not those that were audited: row {row}"):
                 make_deck(document, texts=other)
+
+
+def test_the_next_command_names_files_from_where_the_user_stands(tmp_path, monkeypatch):
+    audit, about = tmp_path / "there" / "out" / "audit", {"folder": "out/audit", "model": "a/hub-id", "data": "t.csv"}
+    audit.mkdir(parents=True)
+    (tmp_path / "there" / "t.csv").touch()
+    for stands, decisions, command in (
+        ("there", "d.json", "a/hub-id t.csv --decisions d.json --audit out/audit"),
+        (".", "d.json", "a/hub-id there/t.csv --decisions d.json --audit there/out/audit"),
+        ("there/out", "audit/decisions.json", "a/hub-id ../t.csv --decisions audit/decisions.json"),
+    ):
+        monkeypatch.chdir(tmp_path / stands)
+        given = Path(os.path.relpath(audit))
+        assert fit_command(about, decisions, given) == f"shortcut-guardrail fit {command} --out guarded"
+    # A folder that was moved says nothing about where its files lie.
+    assert "fit a/hub-id t.csv" in fit_command(about, "d.json", tmp_path)

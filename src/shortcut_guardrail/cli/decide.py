@@ -67,6 +67,8 @@ def decide(
     from ..decisions import ANSWERS_FILE, AUDIT_FILE, QUESTIONS_FILE, Answers, Questions, answers_file
     from ..decisions import decide as decided_by
     from ..report import print_decided
+    from ..review import fit_command
+    from ..saving import read_audit
 
     options.check_hashes(no_text_hashes, second)
     reviewers = _reviewers(reviewer, answers, asks=bool(second))
@@ -93,7 +95,8 @@ def decide(
     found = found.without_text_hashes() if no_text_hashes else found
     found = found.save(out, answers=given.to_lines(), overwrite=output.overwrite)
     if output.speaks:
-        print_decided(found, out, undecidable=questions.undecidable)
+        command = fit_command(read_audit(audit / AUDIT_FILE).get("about", {}), str(out), audit)
+        print_decided(found, out, command, undecidable=questions.undecidable)
     output.finish(found.to_dict())
 
 

@@ -173,6 +173,9 @@ def fit(
             own = None if out is None else out.with_name(f"{out.resolve().name}-audit")
             places = (audit_of(decided, decisions), own)
             how: dict[str, Any] = {"hashes": not no_text_hashes, "paying": paying, "output": output}
+            if decided is not None and places[0] is None:
+                names = "names no audit" if decided.audit is None else "is about an audit that is not beside it"
+                how["why"] = f"'{decisions}' {names}, so '{data}' is audited first. Use one with --audit FOLDER."
             report = _audited(guard, texts.texts, plan, *places, **how)
         if second_model and report is not None:
             taken = {"decisions": decided, "shortcuts": wanted.shortcuts}
@@ -227,6 +230,7 @@ def _audited(
     hashes: bool,
     paying: Paying,
     output: options.Output,
+    why: str = "",
 ) -> AuditReport:
     """The first audit in some places that serves; else one that is made in the last of them, and it is said where."""
     from ..decisions import AUDIT_FILE
@@ -243,6 +247,8 @@ def _audited(
                 return found
     output.check(options.Place(beside, key=AUDIT_FILE), inputs=[])
     config = replace(settings, n_examples=AuditConfig.n_examples)
+    if why:
+        output.say(why)
     paying.agree(guard, texts, config, output=output)
     how = {"redact": not hashes, "hashes": hashes, "overwrite": output.overwrite}
     report, _ = make_audit(guard, texts, config, None if own_rank() else beside, output=output, **how)

@@ -83,7 +83,7 @@ def questions(
         write_file(out, rendered(found.rows(redact=redact), out.suffix), overwrite=output.overwrite)
     flips = {card.id: found.n_flips(card) for card in found.audited.chosen(cards)}
     if output.speaks:
-        print_questions(found, flips, out, n_total=n_total)
+        print_questions(found, flips, out, audit, n_total=n_total)
     listed = [{"id": card, "flips": count} for card, count in flips.items()]
     output.finish({"out": str(out) if found.asked else None, "n_questions": len(found.asked), "cards": listed})
 

@@ -116,6 +116,12 @@ class Questions:
 
     # For people
 
+    @property
+    def shows_its_group(self) -> bool:
+        """Whether all questions of the last call are about one word group, so that its words can be guessed."""
+        asked = {question.id for question in self.asked}
+        return len({key.card for key in self.keys if key.id in asked}) == 1
+
     def rows(self, *, redact: bool = False) -> list[dict[str, Any]]:
         """The questions of the last call as rows of a table, whose column `answer` is to be filled in."""
         rows = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from ..decisions import Decision, Decisions, Questions
 
 
-def print_questions(questions: Questions, flips: Mapping[str, int], out: Path, *, n_total: int | None = None) -> None:
+def print_questions(
+    questions: Questions, flips: Mapping[str, int], out: Path, audit: Path, *, n_total: int | None = None
+) -> None:
     """How many texts of each word group can be asked about, and what to do next."""
     shown = new_table("id", "word group", "pushes\ntowards", "prediction\nchanges", texts=(0, 1, 2))
     for card in questions.audited.cards:
@@ -40,9 +43,15 @@ def print_questions(questions: Questions, flips: Mapping[str, int], out: Path, *
         )
         return
     say(f"Written: {out} ({len(questions.asked)} questions)")
+    if questions.shows_its_group:
+        say(
+            "All questions are about one word group, so whoever answers can guess its words. Add another group with "
+            "--word-groups to hide them."
+        )
     if n_total is not None and (left := n_total - len(questions.asked)):
         say(f"{counted(left, 'question')} of {n_total} are left for word groups that stay open. Decide on these first.")
-    say(f"Next: fill in the column 'answer' (a, b, neither or unclear), then run shortcut-guardrail decide AUDIT {out}")
+    command = shlex.join(["shortcut-guardrail", "decide", str(audit), str(out), "--reviewer", "NAME"])
+    say(f"Next: fill in the column 'answer' (a, b, neither or unclear), then run {command} --out decisions.json")
 
 
 def print_costs(flips: int, word_free: int, costs: Mapping[str, Cost]) -> None:
@@ -106,8 +115,8 @@ def _print_opinions(decisions: Decisions) -> None:
         console.print(f"A person's answers would help most here: questions --word-groups {','.join(near)}.")
 
 
-def print_decided(decisions: Decisions, file: Path, *, undecidable: int = 0) -> None:
-    """What was decided, where it is written, and what to do next; `undecidable` word groups have too few changes."""
+def print_decided(decisions: Decisions, file: Path, command: str, *, undecidable: int = 0) -> None:
+    """What was decided, where it is written, and the next command; `undecidable` word groups have too few changes."""
     print_decisions(decisions)
     if undecidable:
         few = f"fewer than {LEAST_FLIPS} prediction changes"
@@ -120,7 +129,7 @@ def print_decided(decisions: Decisions, file: Path, *, undecidable: int = 0) -> 
         )
     say(f"Written: {file}")
     if any(card.decision for card in decisions.cards):
-        say(f"Next: shortcut-guardrail fit MODEL DATA --decisions {file} --out guarded")
+        say(f"Next: {command}")
 
 
 def print_decisions(decisions: Decisions) -> None:
@@ -150,13 +159,11 @@ def _print_judged(decisions: Decisions, judged: Sequence[Decision]) -> None:
         'decided at an e-value of at least 20. `fit --decisions` removes reliance on shortcuts. "Keep" holds for '
         "these texts only."
     )
-    several = [card for card in decisions.cards if card.outcome in ("shortcut", "legitimate")]
-    if len(decisions.cards) > 1 and several:
-        survive = sum(bool(card.survives_e_bh) for card in several)
-        more = "" if survive == len(several) else " With `--keep-asking`, answers beyond an e-value of 20 count too."
+    alone = [card for card in decisions.cards if card.outcome in ("shortcut", "legitimate") and not card.survives_e_bh]
+    if alone:
         console.print(
-            f"`fit` applies every decision. {survive} of {len(several)} also hold when all word groups are tested "
-            f"together (e-BH, 5 %).{more}"
+            f"Each decision by itself is wrong with a probability of at most 5 %. To have at most 5 % wrong ones among "
+            f"all decisions, {len(alone)} of them need more answers (`--keep-asking`). `fit` applies all."
         )
 
 

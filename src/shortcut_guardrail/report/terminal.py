@@ -137,15 +137,21 @@ def _audit_summary(document: Mapping[str, Any]) -> list[str]:
         _audit_outcome(document),
         *_would_take(document),
         *(f"{_sign(c)} {visible_name(c['text'])}: {doubt(c)}" for c in undecided[:EXPLAINED_CANDIDATES]),
-        *defaults_said(document),
-        *insertions_said(document),
-        *erasures_tried(document),
-        *document["notes"],
+        *_first_notes(document),
         "Flip rate: how often masking a word changes the prediction. Overrides: how often the model confidently "
         "predicts another class from the rest of the text.",
         LEGEND,
         *(["Word group: related words that push towards one class. All of them are masked at once."] * has_cards),
     ]
+
+
+def _first_notes(document: Mapping[str, Any]) -> list[str]:
+    """The two notes that matter most, and how many more the page has."""
+    default = defaults_said(document)
+    notes = [*default[:1], *document["notes"], *default[1:]][:2]
+    more = len(default) + len(document["notes"]) - len(notes)
+    more += len(insertions_said(document)) + len(erasures_tried(document))
+    return notes + [f"{counted(more, 'more note')} in the report."] * bool(more)
 
 
 def spent(document: Mapping[str, Any]) -> list[str]:

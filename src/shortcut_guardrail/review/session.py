@@ -235,7 +235,7 @@ class Session:
     @property
     def next(self) -> str:
         """What to type when the decisions are made."""
-        return fit_command(self.deck.about, str(self.file))
+        return fit_command(self.deck.about, str(self.file), self.folder)
 
     def content(self) -> bytes:
         """The file as it would be written now."""

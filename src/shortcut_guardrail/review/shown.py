@@ -1,11 +1,13 @@
 """What is put before a person: the first cards of an audit, each with its words, its counts and three of its texts."""
 
+import os
 import re
 import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ..cards import Card, Flip
@@ -54,10 +56,19 @@ class Deck:
         return known | {"next": fit_command(self.about, "decisions.json")}
 
 
-def fit_command(about: Mapping[str, str], decisions: str) -> str:
-    """What to type when word groups are decided: for a shell, with the names that were typed for the audit."""
-    words = ["shortcut-guardrail", "fit", about.get("model", "MODEL"), about.get("data", "DATA")]
-    words += ["--decisions", decisions, "--out", "guarded"]
+def fit_command(about: Mapping[str, str], decisions: str, audit: Path | None = None) -> str:
+    """What to type when word groups are decided: for a shell, with the names that were typed for the audit.
+
+    Args:
+        audit: The folder of the audit, if it may have been written from another folder than the current one.
+    """
+    typed, start = Path(about.get("folder", "")), Path()
+    if audit is not None and not typed.is_absolute() and audit.resolve().parts[-len(typed.parts) :] == typed.parts:
+        start = Path(os.path.relpath(audit.resolve().parents[len(typed.parts) - 1]))
+    names = (about.get(key, key.upper()) for key in ("model", "data"))
+    words = ["shortcut-guardrail", "fit", *(str(start / name) if (start / name).exists() else name for name in names)]
+    elsewhere = audit is not None and audit.resolve() != Path(decisions).resolve().parent
+    words += ["--decisions", decisions, *(["--audit", str(audit)] if elsewhere else []), "--out", "guarded"]
     asked = [(f"--{key}", about[key]) for key in ("label", "labels") if key in about]
     return shlex.join([*words, *(word for pair in asked for word in pair)])
 
