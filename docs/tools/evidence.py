@@ -1,7 +1,25 @@
 """Sphinx extension: pages are filled in from committed results and from constants of the code when the site is built.
 
-Figures are not typed, but for the README's, which a test compares with the leaderboard. A page is a Jinja template. Its
-source says where a figure or a table comes from:
+A repository host shows a page as it is written. So pages for users have their figures in them, each with a comment that
+says where it comes from, which no host shows. `python docs/tools/evidence.py` writes them anew, and a test compares:
+
+    up to 40<!-- MOST_QUESTIONS --> questions
+
+    <!-- filled in by
+    | seed | accuracy |
+    |---|---|
+    {% for one in results("x.json").results %}
+    | {{ one.seed }} | {{ short(one.accuracy) }} |
+    {% endfor %}
+    -->
+    | seed | accuracy |
+    ...
+    <!-- end -->
+
+What several of them need stands in a comment that starts with `given`. `on the site` in place of `filled in by` is for
+long lists: the site has the list, and a host what stands in its place.
+
+Pages of evidence are Jinja templates. Their source says where a figure or a table comes from:
 
     {% set alike = results("similar_words.json").results %}
     It closes {{ short(alike.at(seed=0).guards.default.gap.accuracy) }} of the gap.
@@ -304,9 +322,44 @@ ENVIRONMENT.globals |= {
 }
 
 
+_GIVEN = re.compile(r"<!-- given\n(.*?)-->\n", re.DOTALL)
+_FIGURE = re.compile(r"(`?)([^\s`|(*]+)\1<!-- ([^\n]+?) -->")
+_BLOCK = re.compile(r"<!-- (filled in by|on the site)\n(.*?)-->\n(.*?)<!-- end -->\n", re.DOTALL)
+
+
+def for_users() -> list[Path]:
+    """The pages that have their figures in them."""
+    found = [page for page in DOCS.rglob("*.md") if "research" not in page.parts and page.stem != "architecture"]
+    return sorted(found)
+
+
+def filled(page: str) -> str:
+    """A page for users with its figures and tables as they are now."""
+    given = "".join(_GIVEN.findall(page))
+
+    def figure(found: re.Match[str]) -> str:
+        mark, _, expression = found.groups()
+        value = ENVIRONMENT.from_string(f"{given}{{{{ {expression} }}}}").render(constants()).strip()
+        return f"{mark}{value}{mark}<!-- {expression} -->"
+
+    def block(found: re.Match[str]) -> str:
+        kind, template, text = found.groups()
+        if kind == "filled in by":
+            text = ENVIRONMENT.from_string(given + template).render(constants()).strip() + "\n"
+        return f"<!-- {kind}\n{template}-->\n{text}<!-- end -->\n"
+
+    return _BLOCK.sub(block, _FIGURE.sub(figure, page))
+
+
+def for_the_site(page: str) -> str:
+    """A page without these comments, with the lists that only the site has, and with its templates filled in."""
+    page = _BLOCK.sub(lambda found: found[3] if found[1] == "filled in by" else found[2], _GIVEN.sub("", page))
+    return ENVIRONMENT.from_string(_FIGURE.sub(r"\1\2\1", page)).render(constants())
+
+
 def _fill_in(app: Sphinx, name: str, content: list[str]) -> None:
     try:
-        content[0] = ENVIRONMENT.from_string(content[0]).render(constants())
+        content[0] = for_the_site(content[0])
     except Exception as error:
         _log.warning("%s: %s", type(error).__name__, error, location=(name, _line_of(error)))
 
@@ -323,3 +376,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Register with Sphinx: before links of the pages are looked at."""
     app.connect("source-read", _fill_in, priority=400)
     return {"parallel_read_safe": True}
+
+
+if __name__ == "__main__":
+    for page in for_users():
+        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")

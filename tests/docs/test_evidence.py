@@ -46,6 +46,23 @@ def test_what_is_not_there_is_an_error():
             shown(template)
 
 
+@pytest.mark.parametrize("page", evidence.for_users(), ids=lambda page: page.relative_to(evidence.DOCS).as_posix())
+def test_pages_for_users_have_the_figures_of_today_in_them(page):
+    text = page.read_text(encoding="utf-8")
+    assert evidence.filled(text) == text, "run python docs/tools/evidence.py"
+    assert not re.search("{{|{%", re.sub("<!--.*?-->", "", text, flags=re.DOTALL)), "a repository host shows templates"
+
+
+def test_figures_that_changed_are_seen_and_the_site_has_no_comments():
+    table = "<!-- filled in by\n{% for one in rows %}\n| {{ one }} |\n{% endfor %}\n-->\n| 7 |\n<!-- end -->\n"
+    page = f"<!-- given\n{{% set rows = [8, 9] %}}\n-->\n(7<!-- MOST_QUESTIONS -->) `x`<!-- audit.unit -->\n{table}"
+    right = page.replace("(7", "(40").replace("`x`", "`phrase`").replace("| 7 |", "| 8 |\n| 9 |")
+    assert evidence.filled(page) == right
+    assert evidence.for_the_site(right) == "(40) `phrase`\n| 8 |\n| 9 |\n"
+    lists = "<!-- on the site\n{{ MOST_QUESTIONS }}\n-->\nSee the site.\n<!-- end -->\n"
+    assert (evidence.filled(lists), evidence.for_the_site(lists)) == (lists, "40\n")
+
+
 def test_a_run_of_an_experiment_and_its_table_agree():
     table = results("natural-shortcuts/natural-shortcuts.md")
     (row,) = (one for one in table if (one["setting"], one["system"]) == ("Amazon", "ltgr"))

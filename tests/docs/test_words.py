@@ -1,7 +1,4 @@
-"""Users read the field's words: those that only this project used, and idioms, do not come back.
-
-`pytest --runxfail tests/docs/test_words.py -k decide` shows what is left in a file that is not finished.
-"""
+"""Users read the field's words: those that only this project used, and idioms, do not come back."""
 
 import ast
 import inspect
@@ -119,14 +116,9 @@ def not_ours(text):
 
 
 PLACES = places()
-NOT_FINISHED = {"report/decisions.py"}  # where "guarded" is a folder in a command
-"""Where such a word may still be read."""
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.xfail(strict=False) if name in NOT_FINISHED else ()) for name in PLACES],
-)
+@pytest.mark.parametrize("name", PLACES)
 def test_what_users_read_is_in_the_words_of_the_field(name):
     assert not_ours(PLACES[name]) == []
 
