@@ -1,15 +1,11 @@
 """The first screen of an audit: what was audited, what was found, a text before and after, and what to type next."""
 
-from pathlib import Path
-from types import SimpleNamespace
-
 import pytest
 
 from audits import audit, candidate, card, to_review
 from shortcut_guardrail.audit.defaults import Defaults, Probe
 from shortcut_guardrail.cards.card import Flip
-from shortcut_guardrail.decisions import LEAST_FLIPS
-from shortcut_guardrail.report import print_questions, print_shortcuts
+from shortcut_guardrail.report import print_shortcuts
 from shortcut_guardrail.report.defaults import defaults_said
 from shortcut_guardrail.report.findings import findings
 from shortcut_guardrail.shortcuts import Shortcut, Shortcuts
@@ -104,13 +100,3 @@ def test_words_have_counts_of_labels_where_labels_were_asked(capsys):
     rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line.strip()}
     assert (rows["honestly"][1], rows["honestly"][-4:]) == ("removed", ["-", "-", "-", "-"])
     assert (rows["happy"][1], rows["happy"][-4:]) == ("kept", ["9", "-", "0", "2"])
-
-
-def test_word_groups_that_answers_cannot_decide_are_counted(capsys):
-    cards = to_review(3).cards
-    few, enough, other = (card.id for card in cards)
-    asked = SimpleNamespace(audited=SimpleNamespace(cards=cards), asked=[])
-    print_questions(asked, {few: LEAST_FLIPS - 1, enough: LEAST_FLIPS}, Path("q.csv"), Path("audit"))
-    said = " ".join(capsys.readouterr().out.split())
-    assert f"1 word group with fewer than {LEAST_FLIPS} prediction changes cannot be decided" in said
-    assert (enough in said, other in said) == (True, False)
