@@ -200,8 +200,8 @@ class ShortcutConfig:
     Attributes:
         named: Words and phrases that a person says are shortcuts, whatever the evidence.
         keep: Words and phrases that are not, whatever the evidence.
-        not_alone: Words and phrases that may count together with the rest of a text, and must not decide alone. For the
-            strategy `distill`.
+        not_alone: Words and phrases that may count together with the rest of a text, and must not decide alone
+            (`distill`).
         unit: What the audit behind the choice masks; `phrase` finds phrases and words.
         top_k: Important units per text in that audit.
         fdr: The false-discovery rate of that audit's flagged candidates.
@@ -214,9 +214,8 @@ class ShortcutConfig:
             labelled predictions than it breaks. Without labels that includes legitimate words.
         max_considered: How many candidates of its ranking a support set may confirm or clear.
         confirm_level: A candidate that is not flagged is confirmed if masking it fixes more predictions of the support
-            set than it breaks, and raises the right class's probability, tested at this level. The test is a one-sided
-            sign-flip test with Holm's correction, weighted by the unlabelled predictions that change with the
-            candidate.
+            set than it breaks, and raises the right class's probability, tested at this level: a one-sided sign-flip
+            test with Holm's correction, weighted by the unlabelled predictions that change with it.
         clear_level: A flagged one is cleared if masking it breaks predictions, tested at this level by an exact
             one-sided McNemar test without correction.
     """
@@ -348,9 +347,8 @@ class GuardrailConfig:
 def updated(config: GuardrailConfig, changes: Mapping[str, Any]) -> GuardrailConfig:
     """A copy with some fields replaced, those of parts nested; a `ConfigError` if one is unknown or out of range.
 
-    A setting that is named is not overruled by the preset's rules: with `adapter.epochs` its bounds of the steps are
-    dropped, with `adapter.learning_rate` the rate is no longer fitted to a change of the weights, unless these are
-    named too.
+    A setting that is named is not overruled by the preset's rules: `adapter.epochs` drops its bounds of the steps, and
+    `adapter.learning_rate` is not fitted to a change of the weights, unless these are named too.
 
     Example:
         >>> updated(PRESETS["paper"], {"adapter": {"rank": 4}}).adapter.rank

@@ -151,7 +151,7 @@ class ShortcutGuardrail(Shown):
         packing: Whether sequences are put one after another without padding, if the model's family allows it.
         label_names: Names of the classes in place of the model's own (see `data.LabelNames`).
         segmenter: How words are split in scripts without spaces: `jieba`, `fugashi`, `pythainlp`, `icu`,
-            `module:function`, or a function from a text to its words or their spans. Without one, each character is a
+            `module:function`, or a function from a text to its words or their spans. Otherwise each character is a
             word.
 
     Raises:
@@ -211,8 +211,8 @@ class ShortcutGuardrail(Shown):
         Args:
             classifier: A function from N texts to class probabilities of shape (N, C), an object with such a
                 `predict_proba`, or a value of `decide --with`: `module:function`, a TOML file, a folder or a Hub id.
-            label_names: The C classes, in the order of the columns. Without them the classifier's own `label_names` or
-                `classes_` are used.
+            label_names: The C classes, in the order of the columns; by default the classifier's `label_names` or
+                `classes_`.
             segmenter: See the class.
             cache: Folder in which predictions of models and endpoints are kept, so that none is paid for twice.
 
@@ -268,8 +268,7 @@ class ShortcutGuardrail(Shown):
         Args:
             source: Folder or Hub id. A repaired model's folder has its `label`, `label_names` and `segmenter`, too.
             base: The original model of a repaired one or of a PEFT adapter, if it is not where the folder says: a
-                folder, a Hub id, or, for a repaired model, a model in memory (for one made by `around`, what that
-                takes).
+                folder, a Hub id, or, for a repaired model, a model in memory or what `around` takes.
             revision: Branch, tag or commit on the Hub.
             allow_pickle: Also read weights in formats that can run code when opened.
             trust_remote_code: Run modelling code that comes with the model.
@@ -471,8 +470,7 @@ class ShortcutGuardrail(Shown):
             resume: Continue an interrupted audit in the folder.
 
         Raises:
-            ConfigError: The folder has an audit and `resume` is not set, or one of another model, file or
-                configuration.
+            ConfigError: The folder has an audit of something else, or has one and `resume` is not set.
         """
         progress = shown_progress(progress)
         with self._at_strength(strength) as reader:
@@ -574,12 +572,11 @@ class ShortcutGuardrail(Shown):
             cards: `undecided`, which the audit does not flag; `all`; or words and ids with commas between. Groups of
                 function words or punctuation alone have to be named.
             n: Texts for each word group that a person is asked about; 0 for all. Classifiers are asked about all.
-            n_total: Texts for all groups: at first sixteen each, most prediction changes first; see
-                `decisions.drawing`.
+            n_total: Texts for all groups: at first sixteen each, most prediction changes first.
             answers: People's answers so far; without them those in the folder.
             decisions: On word groups of the audit, or their file.
             shortcuts: Words that are shortcuts.
-            labels: The label of each text, `None` if unknown. Labelled texts need no answer, and must be a random
+            labels: The label of each text, `None` if unknown. Labelled texts need no answer; they must be a random
                 sample.
 
         Raises:
@@ -662,8 +659,7 @@ class ShortcutGuardrail(Shown):
         Args:
             support: As in `fit`.
             strategy: How; `paper` is `maskcl` with the paper's numbers, `auto` takes what words and labels support.
-            strength: `auto` chooses without labels. `None` does so for `mask` and `distill`, and chooses on labels
-                otherwise.
+            strength: `auto` chooses without labels. `None` does so for `mask` and `distill`, else it chooses on labels.
             shortcuts: Words and phrases that are shortcuts.
             keep: Words and phrases that are not.
             not_alone: Words and phrases that may count together with the rest of a text, and must not decide alone.

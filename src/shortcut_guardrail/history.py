@@ -247,8 +247,8 @@ def read_history(audits: Sequence[str | Path], *, words: Iterable[str] = (), fal
     false-alarm rate, those of the t-th audit share 1 / (2 t (t - 1)) of it.
 
     Args:
-        audits: Folders that `audit` wrote, or their `audit.json`. They are ordered by the dates (2026-01-31) in their
-            paths; if one has none, they stay in the order given.
+        audits: Folders that `audit` wrote, or their `audit.json`, in the order of the dates (2026-01-31) in their
+            paths; if one has none, in the order given.
         words: Words that are known to be shortcuts.
         false_alarms: If nothing changes, at most this share of histories ever raises an alarm.
 

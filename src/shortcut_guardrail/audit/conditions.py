@@ -173,8 +173,7 @@ class GateOutcome:
     """The outcome of a gate.
 
     Attributes:
-        breaches: One line for each condition that is shown to hold, or limit that is shown to be exceeded; empty if the
-            gate is passed.
+        breaches: One line for each condition or limit that is shown to be breached; empty if the gate is passed.
         notes: One line for each that could not be decided: its candidate is not there, a number is undefined, or it
             holds for these texts and is not shown for texts like these.
     """

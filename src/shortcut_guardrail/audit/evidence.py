@@ -121,23 +121,22 @@ class Candidate:
         count: Number of inputs in which it is among the important units, repeats included.
         flip_rate: Share of texts whose prediction changes when it is masked.
         mean_change: Mean of P(predicted class) with it masked minus without, in [-1, 1].
-        pushes_towards: The class whose probability it raises most, over all texts that contain it; `None` if it raises
-            none.
+        pushes_towards: The class whose probability it raises most in texts that contain it; `None` if it raises none.
         override_rate: Share of texts whose rest, with it masked, is confidently predicted to be another class.
         interval: 95 % intervals of the three.
         q_value: Smallest false-discovery rate at which it would be flagged; 1 if it was not tested.
         flagged: Whether it overrides the rest of its texts, at the audit's false-discovery rate.
-        status: `flagged`; `undecided` if masking it changes predictions and the test can neither flag nor clear it;
-            else `not_flagged`.
+        status: `flagged`; `undecided` if masking it changes predictions and the test is not decisive; else
+            `not_flagged`.
         reason: Why an undecided one is undecided, in words; `None` for the others.
-        alternative_wording: Whether it is undecided because it seems to be one shortcut with the flagged ones; see
+        alternative_wording: Whether it is undecided because it seems to be one shortcut with flagged ones; see
             `context`.
         collective: Whether it is undecided because it is one of a set that overrides its texts together; see `sets`.
         n_distinct: Number of distinct texts behind the rates.
         n_present: Number of distinct texts that contain it, important or not.
         opposed_rate: Share of those whose rest, with it masked, is predicted to be another class than `pushes_towards`.
-        expected_rate: The same share among the texts without it, which the null hypothesis allows; NaN for candidates
-            that are important in too few texts.
+        expected_rate: The same share among the texts without it, which the null hypothesis allows; NaN if too few
+            texts.
         relative_effect: Take a text with it and one without: the share of such pairs in which the rest of the first
             supports `pushes_towards` less. A half is chance; NaN if it was not tested.
         p_value: Of the test against the null hypothesis; NaN if it occurs too seldom to be tested.

@@ -49,13 +49,12 @@ class AuditReport(Shown):
         fdr: The false-discovery rate of `flagged`.
         min_relative_effect: The share of pairs up to which a candidate's context is taken to explain its effect.
         predicted: How many texts each class is predicted for, in the order of `label_names`.
-        mstps: Maximum single-token prediction sensitivity, in [0, 1], over all texts; for other units than `token`, of
-            words.
+        mstps: Maximum single-token prediction sensitivity over all texts, in [0, 1]; of words for other units than
+            `token`.
         sensitivity_histogram: Texts by their term in MSTPS, 20 equal bins over [0, 1].
-        candidates: Units that are important in any text, at most the first 1,000. First the flagged ones, in the order
-            in which they were found. Then their alternative wordings and sets that override their texts, then other
-            undecided ones, both by the lower end of the flip rate's interval. Then the rest, by q-value and effect on
-            the probability.
+        candidates: Units that are important in any text, at most 1,000. First the flagged ones, in the order in which
+            they were found; then their alternative wordings and sets that override their texts; then other undecided
+            ones, both by the lower end of the flip rate's interval; then the rest, by q-value and effect.
         n_candidates: Number of all candidates.
         n_tested: Number of candidates that occur often enough to be tested; the false-discovery rate is over them.
         n_undecided: Number of candidates whose masking changes predictions and that the test cannot flag or clear.
@@ -66,7 +65,7 @@ class AuditReport(Shown):
         notes: Sentences on what limits this audit, such as a class that is never predicted.
         cards: Word groups, the one that most predictions depend on first; see `cards.make_cards`.
         model: Hash of the audited weights.
-        data: Hash of the texts in their order. A later command compares the two hashes.
+        data: Hash of the texts in their order.
         erasures: What each way of erasing words does by itself, and which one was used. In an audit, masking means that
             one. `None` in the audit of an earlier version, which used the mask token.
         insertions: How many candidates were added to texts without them; `None` if none was.
@@ -74,7 +73,6 @@ class AuditReport(Shown):
         inputs: What is kept of every text; `None` for an audit in shards, and for one that is read from its folder.
         probs: Class probabilities of each text, shape (N, C), float32.
         answers: How many texts, whole or without words, were predicted for this audit; `None` if that was not counted.
-            `seconds` is how long the audit took.
         would_take: The `shortcuts.Shortcut`s that `fit` would treat as shortcuts by default, if that was computed.
         segmenter: What split words in scripts without spaces.
     """
@@ -240,8 +238,7 @@ class AuditReport(Shown):
         """A JSON-ready dictionary, documented in docs/explanation/audit.md; what is undefined is `None`.
 
         Args:
-            redact: Leave out the texts and their important units. Candidates are still spelled out, since they are the
-                finding.
+            redact: Leave out the texts and their important units. Candidates are still spelled out.
         """
         values = {"schema_version": AUDIT_SCHEMA_VERSION, **asdict(replace(self, inputs=None, probs=None))}
         del values["inputs"], values["probs"]

@@ -87,8 +87,7 @@ def audit_in_shards(
     """Audit texts a shard at a time; a shard that is finished is on disk and is not computed again.
 
     Args:
-        config: `shard_size` is the number of inputs to a shard; where it is 0, what an audit to be resumed was started
-            with, else 2,000.
+        config: `shard_size` is the number of inputs to a shard; 0 takes that of the audit to resume, else 2,000.
         folder: Where shards are kept. They hold the words of the texts; remove them when they are not needed any more.
         resume: Go on with what an interrupted audit left in the folder. A damaged shard is computed again.
 

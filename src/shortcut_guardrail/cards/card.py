@@ -58,8 +58,7 @@ class Flip:
         after: The prediction with the group's words masked too.
         text_hash: Identifies the text; empty in an audit that was written without hashes.
         text: The text, unmasked; `None` in an audit that was written without texts.
-        margin: By how much `after` is ahead of `before` with the words masked, in log-probability; `None` if it was not
-            kept.
+        margin: By how much `after` is ahead of `before` with the words masked, in log-probability; `None` if not kept.
     """
 
     row: Count
@@ -96,8 +95,7 @@ class Card:
         except_in: Phrases of other groups that contain one of its words. There the word belongs to the phrase: it is
             not masked, and does not count.
         moved: `changes` by class, the most frequent first.
-        flips: A random sample of the prediction changes, at most `masking.MOST_FLIPS`: those with the smallest hashes,
-            in that order.
+        flips: A random sample of the prediction changes, at most `masking.MOST_FLIPS`: those with the smallest hashes.
     """
 
     id: Word

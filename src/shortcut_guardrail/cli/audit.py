@@ -193,7 +193,6 @@ def _is_large(data: str) -> bool:
 
 def _read(data: str, columns: dict[str, Any], label: str | None) -> TextData:
     """The texts, all of them checked. Labels are read only where they are asked for."""
-
     labelled = columns["label_column"] is not None
     found = read_data(data, **columns, label=label if labelled else None, require_labels=labelled)
     return found if labelled else replace(found, labels=None)
@@ -211,7 +210,6 @@ def make_audit(
 ) -> tuple[AuditReport, dict[str, Any]]:
     """Audit texts in memory, say what `fit --audit` would take, where it does not refuse the model or the unit, and
     write the folder, if any; returns what its `audit.json` holds, too."""
-
     from ..models import own_rank
 
     with output.progress(quiet=own_rank() > 0) as progress:

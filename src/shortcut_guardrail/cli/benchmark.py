@@ -11,7 +11,6 @@ from ..errors import ConfigError
 
 def benchmark(context: typer.Context) -> int:
     """Run the paper's experiments; make tables and figures."""
-
     found = entry_points(group="shortcut_guardrail.commands", name="benchmark")
     if not found:
         raise ConfigError(

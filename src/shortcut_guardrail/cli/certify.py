@@ -40,7 +40,6 @@ def to_label(
     influence you. Rows are in random order. You may label only the first N: fix N before you start, skip none, and
     delete the rest.
     """
-
     check_suffix(out)
     output.check(options.Place(out), inputs=[data, *loading.read_from(guard)])
     texts = read_data(data, **columns.given())
@@ -168,7 +167,6 @@ LABEL = "label"
 
 def _check_columns(texts: TextData) -> None:
     """Refuse texts in a column of the name that the file to fill in needs for something else."""
-
     for taken in (LABEL, texts.row_word):
         if taken in (texts.text_column, texts.text_pair_column):
             raise DataError(

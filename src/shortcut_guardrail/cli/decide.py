@@ -102,7 +102,6 @@ def decide(
 
 def _reviewers(names: list[str] | None, files: list[str], *, asks: bool) -> list[str]:
     """Who answered each file; empty where a second model is asked and nobody answered."""
-
     if not names:
         if asks:
             return []

@@ -79,7 +79,6 @@ NoTextHashes = Annotated[
 
 def check_hashes(no_text_hashes: bool, second_model: Any) -> None:
     """Refuse to leave out the hashes by which the answers of second models are kept."""
-
     if no_text_hashes and second_model:
         raise ConfigError(
             "--no-text-hashes and a second model exclude each other: its answers are stored by the hash of the text. "
@@ -355,7 +354,6 @@ class Output:
         Args:
             inputs: What the command reads: files, and folders of models; see `check_output`.
         """
-
         read, written = [*inputs], [place for place in places if place.path is not None]
         if self.json_file is not None and self.json_file != _STANDARD_OUTPUT:
             written.append(Place(self.json_file, JSON_ENDINGS))
@@ -382,7 +380,6 @@ class Output:
 
     def finish(self, document: Any) -> None:
         """Write or print the result as JSON, where that was asked for."""
-
         if self.json_file == _STANDARD_OUTPUT:
             print(to_json(document), end="")
         elif self.json_file is not None:
@@ -456,7 +453,6 @@ def class_ids(data: TextData, guard: ShortcutGuardrail) -> list[int]:
 
 def check_same_kind(data: TextData, other: TextData | None) -> None:
     """Refuse single texts beside pairs."""
-
     if other is None or (data.text_pair_column is None) == (other.text_pair_column is None):
         return
     pairs, singles = (data, other) if data.text_pair_column else (other, data)

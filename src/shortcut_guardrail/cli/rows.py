@@ -16,7 +16,6 @@ _JSON_LINES = (".jsonl", ".ndjson")
 
 def check_suffix(out: Path, option: str = "--out") -> None:
     """Refuse a file whose suffix names no format."""
-
     if out.suffix.lower() not in (*_DELIMITERS, *_JSON_LINES):
         raise ConfigError(f"{option} must end in .csv, .tsv or .jsonl, but is '{out}'.")
 

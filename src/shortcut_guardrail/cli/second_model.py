@@ -52,7 +52,6 @@ class Asking:
 
     def descriptions(self) -> dict[str, str]:
         """By label, what it means."""
-
         found: dict[str, str] = {}
         for one in self.describe or ():
             label, sign, text = one.partition("=")

@@ -24,7 +24,6 @@ def settings(file: Path | None, assignments: Sequence[str]) -> GuardrailConfig |
     Returns:
         A whole configuration where the file names a preset, else changes to that of the strategy.
     """
-
     changes: dict[str, Any] = {}
     if file is not None:
         changes = read_mapping(file, f"--config {file}", 'settings, such as {"adapter": {"rank": 8}}')
@@ -39,7 +38,6 @@ def settings(file: Path | None, assignments: Sequence[str]) -> GuardrailConfig |
 
 def _set(changes: dict[str, Any], assignment: str) -> None:
     """Set one value; the rules that it frees (see `config.updated`) are freed of what a file says, too."""
-
     name, equals, value = assignment.partition("=")
     *parts, last = name.strip().split(".")
     if not equals or not all((*parts, last)):

@@ -239,8 +239,8 @@ def label_ids(
         N class ids in [0, C).
 
     Raises:
-        DataError: Some labels fit neither reading; the message names them with their rows, what the model has, and the
-            nearest label.
+        DataError: Some labels fit neither reading; the message names their rows, what the model has, and the nearest
+            label.
 
     Example:
         >>> label_ids(["positive", "Negative"], ["negative", "positive"]), label_ids(["1", 0], ["negative", "positive"])

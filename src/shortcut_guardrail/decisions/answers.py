@@ -159,8 +159,8 @@ class Answers:
         """Answers that people filled in, in labelling sheets.
 
         Args:
-            files: Files for `read_data`, with the columns `id` and `answer`. If one has the texts, they must be those
-                of the questions.
+            files: Files for `read_data`, with the columns `id` and `answer`. Texts in them must be those of the
+                questions.
             by: The person who answered each file.
 
         Raises:

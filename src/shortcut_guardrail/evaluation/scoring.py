@@ -46,8 +46,7 @@ class Evaluation(Shown):
         groups: Accuracy by label and, if shortcuts were named, their presence.
         sensitivity: How far the predictions depend on single tokens, on all texts or a random sample of them.
         predicted: How many texts each class is predicted for, in the order of the labels.
-        threshold: If another threshold than the model's own decided between two classes: the least probability of the
-            second class at which it is predicted.
+        threshold: The least probability of the second of two classes at which it is predicted, if not the model's own.
     """
 
     n: int

@@ -22,8 +22,7 @@ class Sensitivity:
     """How far the predictions for n texts depend on single tokens.
 
     Attributes:
-        mstps: Maximum single-token prediction sensitivity with the important tokens of the evaluated model, in [0, 1],
-            lower is less reliance.
+        mstps: Maximum single-token prediction sensitivity with the evaluated model's important tokens, in [0, 1].
         interval: 95 % interval of `mstps` for texts like these (Student's t over the texts); NaNs for a single text.
         mstps_base_tokens: The same with the important tokens of the original model.
         shortcut_token_recall: By k; empty if no shortcuts were named.

@@ -68,8 +68,8 @@ class TextClassifier:
     Args:
         model: A Transformers sequence classifier. It is not changed.
         tokenizer: Its fast tokenizer. Without a mask token words are cut out in place of being masked.
-        head: `softmax`, or `sigmoid` for logits that each belong to a label of their own; `None` reads it from the
-            model's configuration.
+        head: `softmax`, or `sigmoid` if each logit belongs to a label of its own; `None` reads the model's
+            configuration.
         label: For a head with several labels: which one is predicted, as "not LABEL" or "LABEL".
         thresholds: See `data.Thresholds`; a label's own threshold decides between its two classes.
         max_length: Tokens per input, special tokens included; `None` takes the model's maximum.
@@ -407,8 +407,7 @@ class TextClassifier:
         """SHA-256 over names, shapes and 32-bit values of the original model's parameters, as hexadecimal.
 
         It is the same for the same weights in any file format, number of shards or 16-bit file. Adapter weights are
-        left out. It is computed once, and again after PyTorch has written to a parameter (not through `.data`, which it
-        does not count).
+        left out. It is kept until PyTorch writes to a parameter (other than through `.data`).
         """
         return self._hash.of(self.plain_model)
 

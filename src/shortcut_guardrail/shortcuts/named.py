@@ -100,8 +100,7 @@ class Shortcuts(Shown):
 
     Attributes:
         items: The shortcuts first.
-        rows: Hashes of the labelled texts that decided something, or trained the adapter; they cannot certify the
-            result.
+        rows: Hashes of the labelled texts that decided something or trained the adapter; they cannot certify.
     """
 
     items: tuple[Shortcut, ...] = ()

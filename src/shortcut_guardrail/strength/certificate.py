@@ -93,8 +93,7 @@ class Certificate(Shown):
     Attributes:
         n_labels: Labelled texts, whether their predictions differ or not.
         points: The strengths above 0, ascending.
-        n_fitted: How many of these texts the repair was fitted on. If there are any, the sentence says that nothing is
-            shown for others.
+        n_fitted: How many of these texts the repair was fitted on. If any, nothing is shown for others.
         in_use: The strength in use before; `None` if that is not known.
         strength: The strength chosen among 0 and the certified ones; `None` if none was chosen yet.
     """

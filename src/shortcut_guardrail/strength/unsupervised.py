@@ -32,8 +32,7 @@ class Counterfactual:
     """What the original model predicts with the shortcuts erased.
 
     Attributes:
-        logits: Its class logits on the texts without the shortcuts, shape (N, C). For a text with none they are those
-            of the text itself.
+        logits: Its class logits on the texts without the shortcuts, shape (N, C).
         bearing: Which texts contain a shortcut, shape (N,), bool.
         open: Of these, texts in which a word decides that must not decide alone, shape (N,), bool. Nobody knows whether
             the rest supports the prediction there, so they are not used. `None` if there is no such word.
@@ -55,8 +54,7 @@ class AgreementPoint:
     """One strength on unlabelled texts.
 
     Attributes:
-        divergence: Mean of KL(t || p_s) over the texts, in nats, at least 0. In this mean and in the share texts are
-            weighted; see `draw`.
+        divergence: Mean of KL(t || p_s) over the texts, weighted as in `draw`, in nats, at least 0.
         agreement: Share of texts whose prediction is the original model's without the shortcuts.
     """
 
