@@ -60,7 +60,7 @@ def test_help_has_groups_of_commands_and_that_of_fit_two_examples_and_panels():
     assert "Privacy: --no-text-hashes" in map(str.strip, lines)
     everything = shown("fit", "--help-all")
     rare = re.findall(r"─ ([A-Z][a-z ]+) ─", everything)[2:]
-    assert rare[:4] == ["Audit and decisions", "Second model", "Any classifier", "Settings"]
+    assert rare[:4] == ["Audit", "Second model", "Any classifier", "Settings"]
     assert rare[4:] == ["Privacy", "Columns", "Model and machine", "Output"]
     assert "<bool>" not in everything
     assert "18446744073709551615" not in everything

@@ -152,7 +152,7 @@ def test_what_cannot_be_asked_is_said(run, asked, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out = ("--out", "d.json")
     for options, sentence in [
-        ((*SOUND, "--no-text-hashes", *out), "--no-text-hashes and a second model exclude each other"),
+        ((*SOUND, "--no-text-hashes", *out), "--no-text-hashes excludes a second model, whose"),
         (SOUND, "--out is missing"),
         ((*SOUND, "--dry-run", *out), "--out is for decisions, and --dry-run makes none."),
         (("--reviewer", "anna", "--dry-run"), "Name one with --with SPEC."),

@@ -31,23 +31,15 @@ _setting = partial(typer.Option, rich_help_panel="Settings")
 STREAMED_BYTES = 64 * 2**20
 """Files from this size on are read and audited in shards without being asked."""
 
-_PANEL = "Any classifier"
+_paid = partial(typer.Option, metavar="N", min=0, rich_help_panel="Any classifier")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Paying:
     """How many predictions an endpoint may be asked for without a question."""
 
-    confirm_above: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            help="Ask you before an endpoint is asked for more predictions than this.",
-            min=0,
-            rich_help_panel=_PANEL,
-        ),
-    ] = 1000
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask you.", rich_help_panel=_PANEL)] = False
+    confirm_above: Annotated[int, _paid(help="Ask you before an endpoint makes more predictions than this.")] = 1000
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask you.", rich_help_panel="Any classifier")] = False
 
     def agree(self, guard: ShortcutGuardrail, texts: Texts, config: AuditConfig, *, output: options.Output) -> None:
         """Say what an audit of any classifier asks for, and let a person stop it before an endpoint is paid."""
@@ -83,15 +75,7 @@ def audit(
             rich_help_panel="Columns",
         ),
     ] = None,
-    budget: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            help="Most predictions to ask any classifier for; 0 for no limit.",
-            min=0,
-            rich_help_panel=_PANEL,
-        ),
-    ] = 0,
+    budget: Annotated[int, _paid(help="Most predictions to ask any classifier for; 0 for no limit.")] = 0,
     paying: Paying,
     unit: Annotated[
         Literal["token", "word", "phrase"],
@@ -102,15 +86,11 @@ def audit(
         float, _setting(help="False-discovery rate: the share of flagged words that may be false alarms.")
     ] = 0.05,
     compare_with: Annotated[
-        Literal["texts", "rests"],
-        _setting(help="What the texts of a word are compared with; rests is stricter."),
+        Literal["texts", "rests"], _setting(help="What the texts of a word are compared with; rests is stricter.")
     ] = "texts",
     erasure: Annotated[
         Literal["auto", "mask", "cut", "replace"],
-        _setting(
-            help="How words are erased. auto: with the mask token, unless that alone changes clearly more predictions "
-            "than another way."
-        ),
+        _setting(help="How words are erased. auto: with the mask token, unless it changes predictions by itself."),
     ] = "auto",
     fail_if: Annotated[
         list[str] | None,

@@ -51,10 +51,7 @@ def to_label(
         write_file(out, rendered(_to_fill_in(texts, chosen), out.suffix), overwrite=output.overwrite)
         output.say(f"Written: {out} ({len(chosen)} of {len(texts)} texts to label)")
     else:
-        output.say(
-            f"Nothing to label: at every strength both models agree on all {len(texts)} texts. "
-            "`certify` needs no labels then."
-        )
+        output.say(f"Nothing to label: both models agree on all {len(texts)} texts. `certify` needs no labels then.")
     output.finish({"out": str(out) if chosen else None, "n": len(texts), "n_to_label": len(chosen)})
 
 
@@ -74,17 +71,11 @@ def certify(
         typer.Option(help="net: loss of accuracy. harmed: right predictions lost, whatever is gained elsewhere."),
     ] = "net",
     looks: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            help="How many certificates you plan, with more labels or other margins. Each needs more evidence.",
-        ),
+        int, typer.Option(metavar="N", help="How many certificates you plan. Each needs more evidence.")
     ] = 1,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", help="Folder to write the repaired model to, with its certificate.", show_default="only print"
-        ),
+        typer.Option("--out", help="Folder for the repaired model with its certificate.", show_default="only print"),
     ] = None,
     html: options.Html = None,
     columns: options.LabelledColumns,

@@ -39,16 +39,10 @@ def decide(
     label_names: options.LabelNames = None,
     no_text_hashes: options.NoTextHashes = False,
     dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Say what --with would ask, and what that costs.", rich_help_panel="Second model"
-        ),
+        bool, typer.Option("--dry-run", help="Say what asking costs.", rich_help_panel="Second model")
     ] = False,
     keep_asking: Annotated[
-        bool,
-        typer.Option(
-            "--keep-asking", help="Keep counting evidence after a word group is decided.", rich_help_panel="Settings"
-        ),
+        bool, typer.Option("--keep-asking", help="Also count answers after a decision.", rich_help_panel="Settings")
     ] = False,
     output: options.Output,
 ) -> None:

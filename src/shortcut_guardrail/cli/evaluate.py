@@ -31,11 +31,7 @@ def evaluate(
     top_k: options.TopK = 10,
     sensitivity: Annotated[
         str,
-        typer.Option(
-            metavar="all|N|none",
-            help="Size of the random sample for MSTPS and shortcut token recall.",
-            rich_help_panel="Settings",
-        ),
+        typer.Option(metavar="all|N|none", help="Random sample for MSTPS and recall.", rich_help_panel="Settings"),
     ] = "500",
     seed: options.Seed = 0,
     columns: options.LabelledColumns,

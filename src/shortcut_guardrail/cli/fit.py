@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT = "auto"
-_before = partial(typer.Option, rich_help_panel="Audit and decisions")
+_setting = partial(typer.Option, rich_help_panel="Settings")
 
 
 @options.command
@@ -43,20 +43,15 @@ def fit(
     kept: options.Kept,
     support: Annotated[
         str | None,
-        typer.Option(
-            help="File with a few labelled texts. They choose the strength and check the shortcuts, or train few-shot.",
-            show_default=False,
-        ),
+        typer.Option(help="File with labelled texts, to choose the strength and check words.", show_default=False),
     ] = None,
-    decisions: Annotated[
-        Path | None,
-        _before(help="Decisions about the word groups of an audit (decisions.json).", show_default=False),
-    ] = None,
+    decisions: options.DecisionsFile = None,
     audit: Annotated[
         Path | None,
-        _before(
-            help="Folder that audit wrote for MODEL and DATA. Nothing is measured again.",
+        typer.Option(
+            help="Folder that audit wrote for MODEL and DATA.",
             show_default="that of --decisions, or OUT-audit",
+            rich_help_panel="Audit",
         ),
     ] = None,
     second_model: Annotated[
@@ -84,41 +79,26 @@ def fit(
     ] = None,
     take_influential: Annotated[
         bool,
-        typer.Option(
+        _setting(
             "--take-influential",
-            help="Also take words on which many predictions depend. Give --support too, to take only those whose "
-            "masking fixes more predictions than it breaks; without labels, legitimate words are taken as well.",
-            rich_help_panel="Settings",
+            help="Also take words on which many predictions depend, with --support only those whose masking fixes more "
+            "than it breaks. Without labels, legitimate words are taken as well.",
         ),
     ] = False,
     per_input: Annotated[
         bool,
-        typer.Option(
-            "--per-input",
-            help="Repair only texts with a shortcut. All others keep the original prediction.",
-            rich_help_panel="Settings",
-        ),
+        _setting("--per-input", help="Repair only texts with a shortcut. All others keep the original prediction."),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show which words would lose their influence. Write nothing.")
     ] = False,
     config: Annotated[
         Path | None,
-        typer.Option(
-            help="Settings as JSON or TOML, or the guardrail.json of an earlier run.",
-            show_default=False,
-            rich_help_panel="Settings",
-        ),
+        _setting(help="Settings as JSON or TOML, or the guardrail.json of an earlier run.", show_default=False),
     ] = None,
     assignments: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="One setting. Repeatable.",
-            show_default=False,
-            rich_help_panel="Settings",
-        ),
+        _setting("--set", metavar="NAME=VALUE", help="One setting. Repeatable.", show_default=False),
     ] = None,
     no_text_hashes: options.NoTextHashes = False,
     seed: options.Seed = 0,

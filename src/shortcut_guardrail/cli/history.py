@@ -18,16 +18,12 @@ def history(
     out: Annotated[Path | None, typer.Option(help="HTML page to write.", show_default="only the table")] = None,
     csv: Annotated[
         Path | None,
-        typer.Option(
-            "--csv", help="CSV, TSV or JSON Lines file to write: one row per audit and word.", show_default=False
-        ),
+        typer.Option(help="CSV, TSV or JSON Lines file to write: a row per audit and word.", show_default=False),
     ] = None,
     words: options.Shortcuts,
     false_alarms: Annotated[
         float,
-        typer.Option(
-            help="If nothing changes, the probability that an alarm is ever raised.", rich_help_panel="Settings"
-        ),
+        typer.Option(help="Probability that an alarm is ever raised by chance.", rich_help_panel="Settings"),
     ] = 0.05,
     fail_on_alarm: Annotated[
         bool, typer.Option("--fail-on-alarm", help="Exit with status 1 if the last audit raises an alarm.")

@@ -40,8 +40,7 @@ ModelOrGuard = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="Folder or Hub id of a text classifier, or a folder that fit wrote. Any other classifier: "
-        "module:function, or a TOML file.",
+        help="Folder or Hub id of a text classifier, or a folder that fit wrote; module:function, or a TOML file.",
         show_default=False,
     ),
 ]
@@ -70,8 +69,7 @@ NoTextHashes = Annotated[
     bool,
     typer.Option(
         "--no-text-hashes",
-        help="Store no hashes of texts; short texts can be guessed from a hash. A certificate then cannot notice that "
-        "a text was used before.",
+        help="Store no hashes of texts, from which short texts can be guessed. Then no text is recognised again.",
         rich_help_panel="Privacy",
     ),
 ]
@@ -81,8 +79,7 @@ def check_hashes(no_text_hashes: bool, second_model: Any) -> None:
     """Refuse to leave out the hashes by which the answers of second models are kept."""
     if no_text_hashes and second_model:
         raise ConfigError(
-            "--no-text-hashes and a second model exclude each other: its answers are stored by the hash of the text. "
-            "Leave one of them out."
+            "--no-text-hashes excludes a second model, whose predictions are stored by hashes. Leave one of them out."
         )
 
 
@@ -108,8 +105,7 @@ LabelNames = Annotated[
     str | None,
     typer.Option(
         metavar="0=NAME,1=NAME",
-        help="Names for classes that the model calls 0 or LABEL_0: by class id or the model's own name, or a JSON, "
-        "TOML or CSV file.",
+        help="Names for classes called 0 or LABEL_0: by class id or the model's own name, or a JSON, TOML or CSV file.",
         show_default="the model's names",
         rich_help_panel="Model and machine",
     ),
@@ -173,9 +169,7 @@ class _Loading:
     ] = None
     kept_answers: Annotated[
         Path | None,
-        _of_model(
-            help="Folder for an endpoint's predictions, so that an interrupted run resumes.", show_default="none"
-        ),
+        _of_model(help="Folder for an endpoint's predictions; an interrupted run resumes.", show_default="none"),
     ] = None
 
     def load(self, source: str, **more: Any) -> ShortcutGuardrail:
@@ -231,26 +225,18 @@ class ModelLoading(_Loading):
         None
     )
     label: Annotated[
-        str | None,
-        _of_model(help="For a multi-label model: the label to look at.", show_default="as recorded"),
+        str | None, _of_model(help="For a multi-label model: the label to look at.", show_default="as recorded")
     ] = None
     thresholds: Annotated[
         str | None,
-        _of_model(
-            metavar="LABEL=SHARE,...",
-            help="For a multi-label model: the probability at which a text gets a label.",
-            show_default="0.5",
-        ),
+        _of_model(metavar="LABEL=SHARE,...", help="From which probability a text has a label.", show_default="0.5"),
     ] = None
     max_length: Annotated[
         int | None, _of_model(metavar="N", help="Tokens per text; the rest is cut.", show_default="the model's limit")
     ] = None
     windows: Annotated[
         Literal["mean", "max"] | None,
-        _of_model(
-            help="Read longer texts in overlapping windows, and take the mean or max of their logits.",
-            show_default="cut",
-        ),
+        _of_model(help="Read longer texts in windows, and take the mean or max of their logits.", show_default="cut"),
     ] = None
     overlap: Annotated[int, _of_model(metavar="N", help="Tokens that neighbouring windows share.", min=0)] = 64
 

@@ -39,8 +39,7 @@ def questions(
     label_column: Annotated[
         str | None,
         typer.Option(
-            help="Column with labels of a random sample of the texts. Labelled texts need no answer; an empty cell "
-            "means that the label is unknown.",
+            help="Column with labels of a random sample of the texts, which then need no answer. Cells may be empty.",
             show_default="none",
             rich_help_panel="Columns",
         ),

@@ -16,9 +16,7 @@ from . import options
 def report(
     *,
     audit: Annotated[Path, typer.Argument(metavar="AUDIT", help="An audit.json.", show_default=False)],
-    out: Annotated[
-        Path | None, typer.Option("--out", help="HTML page to write.", show_default="only the table")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="HTML page to write.", show_default="only the table")] = None,
     decisions: options.DecisionsFile = None,
     redact: options.Redact = False,
     output: options.Output,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,8 @@ from ..audit import name_classes
 from ..data import read_data, warn_without_names
 from ..errors import ConfigError
 from . import options
+
+_setting = partial(typer.Option, rich_help_panel="Settings")
 
 
 @options.command
@@ -25,29 +28,13 @@ def review(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            help="File of decisions (.json). An existing one is continued.",
-            show_default="AUDIT/decisions.json",
-        ),
+        typer.Option(help="File of decisions (.json), new or to be continued.", show_default="AUDIT/decisions.json"),
     ] = None,
     reviewer: Annotated[str | None, typer.Option(help="Your name.", show_default="your login name")] = None,
     cards: options.Cards = "all",
-    port: Annotated[
-        int,
-        typer.Option(
-            help="Port on this machine.", min=0, max=65535, show_default="a free one", rich_help_panel="Settings"
-        ),
-    ] = 0,
-    idle: Annotated[
-        int,
-        typer.Option(
-            metavar="MINUTES", help="Stop after so many minutes without an answer.", min=1, rich_help_panel="Settings"
-        ),
-    ] = 60,
-    browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Open the page.", rich_help_panel="Settings")
-    ] = True,
+    port: Annotated[int, _setting(help="Port on this machine.", min=0, max=65535, show_default="a free one")] = 0,
+    idle: Annotated[int, _setting(metavar="MINUTES", help="Stop after so many minutes without an answer.", min=1)] = 60,
+    browser: Annotated[bool, _setting("--browser/--no-browser", help="Open the page.")] = True,
     seed: options.Seed = 0,
     label_names: options.LabelNames = None,
     columns: options.Columns,

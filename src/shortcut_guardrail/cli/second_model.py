@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 _of_opinion = partial(typer.Option, rich_help_panel="Second model")
 specs = partial(_of_opinion, metavar="SPEC", show_default=False)
-HOW_TO_NAME = (
-    "a folder, a Hub id, a TOML file or module:function. Repeatable; the scores of qualified models are averaged."
-)
+HOW_TO_NAME = "a folder, a Hub id, a TOML file or module:function. Repeatable; qualified models are averaged."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,23 +29,16 @@ class Asking:
     describe: Annotated[
         list[str] | None,
         _of_opinion(
-            metavar="LABEL=TEXT",
-            help="What a label means, for language models. Repeatable.",
-            show_default=False,
+            metavar="LABEL=TEXT", help="What a label means, for language models. Repeatable.", show_default=False
         ),
     ] = None
     rule: Annotated[
         Literal["agreement", "reference"],
-        _of_opinion(
-            help="The test: agreement, or reference, which also holds where both models make the same mistakes."
-        ),
+        _of_opinion(help="The test. reference also holds where both models make the same mistakes."),
     ] = "agreement"
     answer_cache: Annotated[
         Path | None,
-        _of_opinion(
-            help="Folder for the predictions of models and endpoints, so that an interrupted run resumes.",
-            show_default=False,
-        ),
+        _of_opinion(help="Folder for predictions of models and endpoints; a run resumes.", show_default=False),
     ] = None
 
     def descriptions(self) -> dict[str, str]:

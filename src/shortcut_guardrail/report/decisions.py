@@ -37,17 +37,11 @@ def print_questions(
             "answers. Audit more texts, or name the words yourself."
         )
     if not questions.asked:
-        say(
-            "There is no question left to ask: every word group is decided, changes no prediction, or is settled by "
-            "labels."
-        )
+        say("There is no question left: every word group is decided, changes no prediction, or is settled by labels.")
         return
     say(f"Written: {out} ({len(questions.asked)} questions)")
     if questions.shows_its_group:
-        say(
-            "All questions are about one word group, so whoever answers can guess its words. Add another group with "
-            "--word-groups to hide them."
-        )
+        say("All questions are about one word group, so its words can be guessed. Add another with --word-groups.")
     if n_total is not None and (left := n_total - len(questions.asked)):
         say(f"{counted(left, 'question')} of {n_total} are left for word groups that stay open. Decide on these first.")
     command = shlex.join(["shortcut-guardrail", "decide", str(audit), str(out), "--reviewer", "NAME"])
@@ -123,9 +117,8 @@ def print_decided(decisions: Decisions, file: Path, command: str, *, undecidable
         say(f"{counted(undecidable, 'word group')} with {few} cannot be decided by answers. Audit more texts.")
     if waiting := sum(card.waiting for card in decisions.cards):
         say(
-            f"{counted(waiting, 'answer')} do not count yet, because their texts also contain a shortcut word "
-            "decided here. Run `questions` again: it recounts without these words, and asks about what is still "
-            "open."
+            f"{counted(waiting, 'answer')} do not count yet, because their texts also contain a shortcut word decided "
+            "here. Run `questions` again: it recounts without these words."
         )
     say(f"Written: {file}")
     if any(card.decision for card in decisions.cards):

@@ -251,8 +251,8 @@ def doubt(candidate: Mapping[str, Any]) -> str:
         return f"{candidate['reason']}."
     p = "" if found["p_value"] is None else f" (McNemar's p: {p_value(found['p_value'])})"
     return (
-        f"{candidate['reason']}. By the labels, masking it fixes {found['flips_to_right']} predictions and breaks "
-        f"{found['flips_to_wrong']}{p}."
+        f"{candidate['reason']}. By the labels, masking it fixes {found['flips_to_right']} predictions and "
+        f"breaks {found['flips_to_wrong']}{p}."
     )
 
 
@@ -417,8 +417,7 @@ def print_evaluations(results: Mapping[str, Evaluation]) -> None:
             scores = "; ".join(f"{group.name} {number(group.accuracy)}" for group in result.groups if group.n)
             console.print(
                 f"At threshold {_threshold(result.threshold)} the original model predicts each class as often as the "
-                f"repaired model does. Accuracy then: {scores}. A repair that scores no better does no more than a "
-                "threshold."
+                f"repaired model does. Accuracy then: {scores}. A repair should score better."
             )
 
 
