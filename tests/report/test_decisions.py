@@ -72,7 +72,7 @@ def test_what_was_decided_and_by_whom(printed):
     assert said.startswith(
         "word group fixed broken answered e-value decision tea 2 1 3 1.12 open Fixed: the prediction"
     )
-    assert said.endswith("still open. Written: d.json")
+    assert said.endswith("it recounts without these words. Written: d.json")
     assert "keep-asking" not in said
 
 
