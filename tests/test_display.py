@@ -41,15 +41,12 @@ def odd_summary(*words: str) -> Summary:
     return Summary(" ".join(words), facts, columns, rows, notes=(f"A note on {words[-1]}.",))
 
 
-def test_numbers():
+def test_numbers_and_a_table_in_full():
     assert [number(0.12345), number(-0.5, signed=True), number(NAN), number(None)] == ["0.123", "-0.500", "-", "-"]
     assert [number(0.5, signed=True), number(-0.0001, signed=True), number(-0.0001)] == ["+0.500", "+0.000", "0.000"]
     assert [interval(0.1, 0.954), interval(NAN, NAN)] == ["0.10 to 0.95", "-"]
-    assert [p_value(None), p_value(0.0001), p_value(0.04)] == ["-", "<0.001", "0.040"]
+    assert [p_value(p) for p in (None, 0.0001, 0.001, 0.04)] == ["-", "<0.001", "0.001", "0.040"]
     assert [cell(value) for value in (3, 0.5, None, (0.1, 0.2), "a")] == ["3", "0.500", "-", "0.10 to 0.20", "a"]
-
-
-def test_a_table_in_full():
     summary = Summary(
         "Result: 3 texts", {"a": "1", "long": "2"}, ("word", ">n"), [("one", 1), ("very", 22)], 5, ("So.",)
     )
@@ -57,10 +54,12 @@ def test_a_table_in_full():
     assert summary.text().splitlines() == ["Result: 3 texts", *facts, *rows, "... and 5 more", "So."]
     html = summary.html()
     assert ("... and 5 more" in html, html.count("<td")) == (True, 6)  # those of the facts too
+    assert html.count("right") == 3  # numbers and their head
+    assert len(replace(summary, notes=("so " * 400,)).text().splitlines()) == 1 + 2 + 3 + 1 + 6
+    assert display.template("report/summary.j2").environment.filters["code"]("`|`") == "`'/'`"
     assert "more" not in replace(summary, more=0).text()
     assert "... and 1,004 more" in replace(summary, more=1004).text()
-    assert Summary("Nothing").text() == "Nothing"
-    assert "<table" not in Summary("Nothing").html()
+    assert (Summary("Nothing").text(), "<table" not in Summary("Nothing").html()) == ("Nothing", True)
 
 
 @pytest.mark.parametrize("word", ODD)
@@ -83,8 +82,7 @@ def test_what_is_too_wide_is_cut_where_it_stops_fitting():
     assert [cut("honestly", 8), cut("honestly", 7)] == ["honestly", "honest…"]
     assert [cut("很好很好", 8), cut("很好很好", 7)] == ["很好很好", "很好很…"]
     # One character of a thousand accents takes one column, and is cut as well.
-    assert len(cut("e" + "\u0301" * 1000, 10)) == 41
-    assert some(list("abcdefgh")) == "a, b, c, d, e and 3 more"
+    assert (len(cut("e" + "\u0301" * 1000, 10)), some(list("abcdefgh"))) == (41, "a, b, c, d, e and 3 more")
     assert some(["x" * 100]) == "x" * 29 + "…"
 
 
@@ -174,16 +172,13 @@ def test_an_evaluation_says_how_good_on_how_many_and_where_it_is_worst():
     assert "worst group  -\n" in repr(evaluation())
 
 
-def test_a_calibration_says_who_chose():
+def test_a_calibration_says_who_chose_and_a_certificate_what_is_certified():
     assert "chosen by  accuracy on 40 labelled rows\n" in repr(CALIBRATION)
     assert "     0.3     0.750  0.59 to 0.87       5     2  chosen\n" in repr(CALIBRATION)
     assert "rows, cross-validated\n" in repr(replace(CALIBRATION, cross_validated=True))
     overruled = repr(replace(CALIBRATION, without_labels=1.0, p_value=0.01))
     assert "chosen by  unlabelled texts (1); 40 labelled rows overrule it (p 0.010)\n" in overruled
     assert "... and 89 more" in repr(odd_results("a")[4])
-
-
-def test_a_certificate_says_what_is_certified():
     assert "certified  no strength above 0\n" in repr(certificate())
     assert "certified  strengths 0.1 to 1\n" in repr(certificate(certified=True))
     assert " ".join(certificate().sentence.split()[:9]) in " ".join(repr(certificate()).split())

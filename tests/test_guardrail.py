@@ -245,8 +245,7 @@ def test_a_strength_for_each_text(saved_guards, kind):
         np.testing.assert_allclose(guard.predict_proba(texts, strength=given), expected, atol=1e-5)
     assert np.abs(found - guard.predict_proba(texts)).max() > 1e-3
     assert [guard.label_names[i] for i in expected.argmax(1)] == guard.predict(texts, strength=strengths)
-    assert stages[-1] == (len(texts), len(texts))
-    assert stages == sorted(stages)
+    assert (stages[-1], stages) == ((len(texts), len(texts)), sorted(stages))
     for wrong, sentence in [
         ([0, 1], "strength must be one number or one for each text, but there are 2 for 11 texts"),
         ([*strengths[1:], 1.5], r"must be .*1\.5"),
@@ -345,8 +344,7 @@ def test_a_loaded_guard_can_be_calibrated_and_fitted_again(guard, texts, tmp_pat
     calibration = guard.calibrate(SUPPORT, SUPPORT_LABELS)
     guard.save_pretrained(tmp_path / "a")
     loaded = ShortcutGuardrail.from_pretrained(tmp_path / "a")
-    assert loaded.record().calibration == calibration
-    assert loaded.calibrate(SUPPORT, SUPPORT_LABELS) == calibration
+    assert (loaded.record().calibration, loaded.calibrate(SUPPORT, SUPPORT_LABELS)) == (calibration, calibration)
     loaded.fit(texts, config=STRONG, seed=0)
     np.testing.assert_allclose(
         loaded.predict_proba(texts), guard.predict_proba(texts, strength=loaded.debias_strength), atol=1e-5

@@ -62,15 +62,13 @@ def test_what_is_saved_comes_back_and_can_be_audited_and_evaluated(guard, config
     guard.save_pretrained(tmp_path / "guarded")
     again = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", batch_size=4)
     np.testing.assert_array_equal(again.predict_proba(texts), guard.predict_proba(texts))
-    assert again.shortcuts == guard.shortcuts
-    assert again.shortcuts.words == ("honestly",)
+    assert (again.shortcuts, again.shortcuts.words) == (guard.shortcuts, ("honestly",))
     record = json.loads((tmp_path / "guarded/guardrail.json").read_text())
     assert record["strategy"] == config.strategy
     plain = config.strategy != "mask" and not config.per_input
     assert record["plain_peft_equivalent"] == plain
     card = (tmp_path / "guarded/README.md").read_text()
-    assert ("Plain PEFT gives the same" in card) == plain
-    assert "| Shortcut words | `honestly` |" in card
+    assert ("Plain PEFT gives the same" in card, "| Shortcut words | `honestly` |" in card) == (plain, True)
     # What unlabelled texts said holds for both.
     rows = texts, [i % 3 for i in range(len(texts))]
     assert again.calibrate(*rows, without_labels=chosen) == guard.calibrate(*rows, without_labels=chosen)
@@ -132,8 +130,7 @@ def test_finding_nothing_is_said_and_changes_nothing(model_folder, texts):
 def test_the_papers_adapter_can_be_dialled_without_labels_too(model_folder, texts):
     guard = fitted(model_folder, texts, GuardrailConfig(**SHARED))
     chosen = guard.calibrate_without_labels(texts)
-    assert (guard.shortcuts, chosen.n_bearing) == (Shortcuts(), 4)
-    assert guard.debias_strength == chosen.strength
+    assert (guard.shortcuts, chosen.n_bearing, guard.debias_strength) == (Shortcuts(), 4, chosen.strength)
 
 
 def test_a_rare_shortcut_is_dialled_on_texts_that_hold_it(masked_bag):
@@ -142,8 +139,7 @@ def test_a_rare_shortcut_is_dialled_on_texts_that_hold_it(masked_bag):
     assert (chosen.strength, chosen.n, chosen.n_bearing) == (1.0, 100, 1)
     # They are drawn more often, and count as often as they stand in the texts.
     some = masked_bag.calibrate_without_labels([*BAD[:16], *texts[1:]], at_most=40)
-    assert (some.n, some.n_bearing) == (40, 16)
-    assert some.curve[0].agreement == pytest.approx(1 - 16 / 616)
+    assert (some.n, some.n_bearing, some.curve[0].agreement) == (40, 16, pytest.approx(1 - 16 / 616))
     with pytest.warns(GuardrailWarning, match="^None of the 600 texts contains a shortcut word"):
         masked_bag.calibrate_without_labels(texts[1:], at_most=100)
     with pytest.raises(ConfigError, match="at_most must be at least 1, but is 0"):
@@ -170,8 +166,7 @@ def test_the_strength_without_labels_and_labels_beside_it(masked_bag):
     assert (record.debias_strength, record.strength_source) == (1.0, "calibrated")
     # Labels by which "honestly" is no shortcut.
     overruled = masked_bag.calibrate([*BAD, "the soup was bad"], [1] * 40 + [0], without_labels=chosen)
-    assert (overruled.strength, masked_bag.debias_strength) == (0.0, 0.0)
-    assert overruled.p_value == pytest.approx(0.5**40)
+    assert (overruled.strength, masked_bag.debias_strength, overruled.p_value) == (0.0, 0.0, pytest.approx(0.5**40))
     with pytest.raises(ConfigError, match="is not what the last calibrate_without_labels chose"):
         masked_bag.calibrate(BAD, [0, 1] * 20, without_labels=dataclasses.replace(chosen, strength=0.9))
     masked_bag.fit(["honestly bad", "good"], config=MASK)
@@ -184,8 +179,7 @@ def test_a_guard_that_helps_is_certified(masked_bag):
     strength = masked_bag.calibrate(*rows).strength
     found = masked_bag.certify(*rows, unlabelled=BAD + GOOD)
     assert found.strength == masked_bag.debias_strength == strength
-    assert strength in found.certified
-    assert (found.points[-1].gained, found.n_fitted, found.margin) == (20, 0, 0.02)
+    assert (strength in found.certified, found.points[-1].gained, found.n_fitted, found.margin) == (True, 20, 0, 0.02)
     record = masked_bag.record()
     assert (record.strength_source, record.certificate) == ("calibrated", found)
     with pytest.raises(ConfigError, match=r"^The strategy 'mask' trains no adapter, so there is no PEFT model\.$"):
@@ -294,5 +288,4 @@ def test_calibrating_leaves_the_report_of_fit_as_it_was(masked_bag):
     report = masked_bag.fit(BAD, config=MASK)
     before = dict(report.seconds)
     masked_bag.calibrate([BAD[0], GOOD[0], BAD[1], GOOD[1]], [0, 1, 0, 1])
-    assert report.seconds == before
-    assert "calibrate" in masked_bag.record().seconds
+    assert (report.seconds, "calibrate" in masked_bag.record().seconds) == (before, True)

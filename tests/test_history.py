@@ -1,6 +1,7 @@
 """Audits over weeks: what is shown of them, what raises an alarm, and sentences for what cannot be compared."""
 
 import csv
+import html
 import json
 import re
 from dataclasses import replace
@@ -48,11 +49,11 @@ def weeks(tmp_path):
 
 
 def audit(*candidates: Any, **values: Any):
-    return made.audit(*candidates, **{"n": N, "n_distinct": N, "model": "a" * 64, **values})
+    return made.audit(*candidates, **{"n": 2 * N, "n_distinct": N, "model": "a" * 64, **values})
 
 
 def risen(weeks) -> list[Path]:
-    return weeks(*(audit(word(k), word(9, "soup")) for k in (*QUIET, *RISEN)))
+    return weeks(*(audit(word(k), word(9, "soup"), mstps=0.4 + 0.01 * k) for k in (*QUIET, *RISEN)))
 
 
 def test_evidence_for_a_rise_is_for_a_rise_alone():
@@ -89,13 +90,27 @@ def test_a_rise_is_an_alarm_and_what_stays_is_none(weeks):
     assert found.alarms == (first,)
     assert not found.new_alarms
     assert first.level == second.level == 0.05 / 2 / 2
-    assert first.seen[6].affected == Rate(40, N)
-    assert first.seen[6].exposure == Rate(120, N)
+    assert (first.seen[6].affected, first.seen[6].exposure) == (Rate(40, N), Rate(120, N))
     assert first.seen[6].flip_rate == Rate(40, 80)
     assert found.said(first) == (
         "More predictions depend on 'honestly' since 2026-01-07: 4.0% of the texts, and 1.0% before."
     )
-    assert "alarms         honestly" in repr(found)
+    shown = " ".join(repr(found).split())
+    assert (
+        "alarms honestly word known since affected, first last 95 % alarm honestly 2026-01-01 1.0% 4.5% 3.3% to"
+        in shown
+    )
+    assert "MSTPS 0.500 to 0.850 new words none model changed none" in shown
+    # Rows say the same: counts with their intervals, and an alarm from then on.
+    rows = [row for row in found.rows() if row["name"] == "honestly"]
+    for key, rate in (("exposure", Rate(120, N)), ("flip_rate", Rate(40, 80)), ("affected", Rate(40, N))):
+        assert [rows[6][f"{key}{end}"] for end in ("", "_low", "_high")] == [rate.value, *rate.interval]
+    assert [row["alarm"] for row in rows] == [0] * 6 + [1] * 3
+    assert {(row["texts"], row["status"]) for row in rows} == {(N, "found")}
+    alone = [row for row in found.rows() if row["kind"] == "audit"]
+    assert [row["alarm"] for row in alone] == [0] * 6 + [1, 0, 0]
+    ends = binned_mean_interval(0.5, made.audit().sensitivity_histogram, N)
+    assert (alone[0]["mstps_low"], alone[0]["mstps_high"]) == found.audits[0].mstps_interval == ends
     assert max(map(len, repr(found).splitlines())) <= 80
     assert read_history(risen_until(found, 7)).new_alarms == (read_history(risen_until(found, 7)).trends[0],)
 
@@ -110,16 +125,18 @@ def test_an_alarm_says_where_the_model_changed(weeks):
 
 
 def test_a_word_is_watched_from_the_audit_after_the_one_that_made_it_known(weeks):
-    unlisted = audit(word(9, "soup"))
+    unlisted = audit(word(9, "soup", flagged=False, collective=True))
     folders = weeks(*[unlisted] * 3, audit(word(9, "soup"), word(60)), audit(word(9, "soup"), word(60)))
     found = read_history(folders)
     trend = next(one for one in found.trends if one.words == ("honestly",))
-    assert (trend.known, trend.alarm) == (3, 4)
-    assert trend.level == pytest.approx(0.05 * 0.5 / (4 * 3))
+    assert (trend.known, trend.alarm, trend.level) == (3, 4, pytest.approx(0.05 * 0.5 / (4 * 3)))
     assert [one.affected.count for one in trend.seen] == [0, 0, 0, 60, 60]
     assert trend.seen[0].exposure is None
     assert [audit.new_words for audit in found.audits] == [(), (), (), ("honestly",), ()]
-    named = next(one for one in read_history(folders, words=["Honestly "]).trends if one.words == ("honestly",))
+    assert {one.words for one in found.trends} == {("honestly",), ("soup",)}
+    found = read_history(folders, words=["Honestly "])
+    assert not any(audit.new_words for audit in found.audits)
+    named = next(one for one in found.trends if one.words == ("honestly",))
     assert (named.known, named.alarm) == (0, 3)
     # Of a list that was cut nobody knows whether it is important in no text.
     cut = weeks(*[replace(unlisted, n_candidates=2_000)] * 2, audit(word(60)), names=("a", "b", "c"))
@@ -140,6 +157,11 @@ def test_models_decisions_and_groups_are_marked(weeks):
     by_words = {one.words: one for one in found.trends}
     assert set(by_words) == {("honestly",), *groups[1:]}
     assert [one.affected for one in by_words[groups[1]].seen] == [Rate(8, N), Rate(8, N), None]
+    assert (by_words[groups[1]].seen[0].exposure, by_words[groups[1]].seen[0].flip_rate) == (Rate(12, N), Rate(8, 12))
+    assert [(trend.known, trend.seen[2].status) for trend in (by_words[of] for of in groups[1:])] == [
+        (0, ""),
+        (2, "flagged"),
+    ]
     assert [one.decision for one in by_words["honestly",].seen] == ["", "remove_reliance", ""]
     (folders[1] / "decisions.json").write_text(json.dumps({"audit": "another", "cards": [decided]}))
     found = read_history(folders)
@@ -151,6 +173,7 @@ def test_models_decisions_and_groups_are_marked(weeks):
     ("names", "order", "note"),
     [
         (("2026-02-01", "20260108", "x-2026-01-15"), (1, 2, 0), "were not given in the order of the dates"),
+        (("2025-01-01-2026-03-01", "2026-01-08", "20260215"), (1, 2, 0), "were not given in the order of the dates"),
         (("2026-01-01", "b", "a"), (0, 1, 2), "b' has no date (2026-01-31), so the audits stand in the order given."),
         (("c", "2026-13-01", "a"), (0, 1, 2), "No path of an audit has a date"),
         (("2026-01-01", "2026-01-01b", "2026-01-02"), (0, 1, 2), "have one date, 2026-01-01, and stand in the order"),
@@ -160,8 +183,8 @@ def test_the_order_is_that_of_dates_or_said(weeks, names, order, note, monkeypat
     weeks(*[audit(word(9))] * 3, names=names)
     monkeypatch.chdir(tmp_path)
     found = read_history(names)
-    assert [one.name for one in found.audits] == [names[i] for i in order]
-    assert note in " ".join(found.notes)
+    assert ([one.name for one in found.audits], note in " ".join(found.notes)) == ([names[i] for i in order], True)
+    assert found.label(2) == (found.audits[2].date or "audit 3")
 
 
 @pytest.mark.parametrize(
@@ -185,8 +208,8 @@ def test_what_is_no_history_is_a_sentence(weeks, tmp_path, refused):
     (tmp_path / "x.json").write_text("{}")
     assert "is no result of this program" in refused("history", folder, tmp_path / "x.json")
     assert "--csv must end in .csv" in refused("history", folder, "--csv", "x.xls")
-    with pytest.raises(ConfigError, match="false_alarms must lie between 0 and 1, but is 5"):
-        read_history([folder, folder], false_alarms=5)
+    with pytest.raises(ConfigError, match="false_alarms must lie between 0 and 1, but is 1"):
+        read_history([folder, folder], false_alarms=1)
     for i, (changed, note) in enumerate(
         (
             ({"fdr": 0.1}, "The false-discovery rates of the audits differ"),
@@ -232,5 +255,23 @@ def test_places_of_a_chart():
     drawn = chart([(0.1, 0.05, 0.2), None, (0.2, 0.1, 0.2), (0.0, 0.0, float("nan"))], [2], alarm=2)
     assert [tick for _, tick in drawn["ticks"]] == ["0%", "10%", "20%"]
     assert len(drawn["lines"]) == 1  # of the two beside each other
-    assert [mark["alarm"] for mark in drawn["marks"]] == [False, True, True]
-    assert drawn["marks"][1]["y"] == 12
+    assert ([mark["alarm"] for mark in drawn["marks"]], drawn["marks"][1]["y"]) == ([False, True, True], 12)
+    assert [mark["whisker"] for mark in drawn["marks"][:2]] == [(87, 12), (62, 12)]  # 100 high, which are 20 %
+
+
+def test_every_figure_of_the_page_stands_under_its_name(weeks):
+    page = render_history(read_history(risen(weeks)))
+    words = html.unescape(" ".join(re.sub(r"<style.*?</style>|<[^>]+>", " ", page, flags=re.DOTALL).split()))
+    ends = [(rate.value, *rate.interval) for rate in (Rate(135, N), Rate(45, 90), Rate(45, N))]
+    held, flips, depend = ("{:.1%} ({:.1%} to {:.1%})".format(*of) for of in ends)
+    parts = [
+        "Alarm. More predictions depend on 'honestly' since 2026-01-07: 4.0% of the texts, and 1.0% before.",
+        "It is 0.850 in the last audit, and 100% at most.",
+        "“ honestly ” alarm since 2026-01-07 Pushes towards positive . Known since 2026-01-01.",
+        *(f"Texts that hold it: {held}", f"Flip rate: {flips}", f"Predictions that depend on it: {depend}"),
+        *(f"2026-01-09 {held} {flips} {depend} found", "1,000 0.500 (", "at most 5% of histories ever raise"),
+    ]
+    places = [words.find(part) for part in parts]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert page.count('class="against"') == 3  # of predictions alone, since the alarm

@@ -4,13 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score
 
 from shortcut_guardrail import metrics
 from shortcut_guardrail.metrics import GroupAccuracy, fold_groups
-from shortcut_guardrail.stats.exact import exact_interval, paired_p_value
+from shortcut_guardrail.stats.exact import exact_interval
 
 LABELS = np.array([0, 0, 0, 1, 1, 2])
 PREDICTIONS = np.array([0, 0, 1, 1, 0, 2])
@@ -30,19 +28,8 @@ def test_an_empty_group_is_undefined_and_never_the_worst():
     assert math.isnan(groups[1].interval[0])
     assert metrics.worst_group(groups).name == "a"
     assert metrics.worst_group_accuracy(PREDICTIONS, LABELS, np.array([0, 0, 0, 2, 2, 2])) == pytest.approx(2 / 3)
+    assert metrics.worst_group_accuracy(PREDICTIONS, LABELS, LABELS) == 0.5
     assert metrics.worst_group(groups[1:2]) is None
-
-
-def test_intervals_are_clopper_pearsons():
-    # 3 of 7, as in the paper's worst MultiNLI group.
-    assert exact_interval(3, 7) == (pytest.approx(0.099, abs=1e-3), pytest.approx(0.816, abs=1e-3))
-    assert exact_interval(0, 40)[1] == pytest.approx(0.0881, abs=1e-4)
-    assert all(map(math.isnan, exact_interval(0, 0)))
-
-
-def test_the_paired_test_is_a_sign_test():
-    assert paired_p_value(0, 0) == 1.0
-    assert paired_p_value(5, 0) == pytest.approx(2 * 0.5**5)
 
 
 def test_sensitivity_is_the_largest_change_and_0_where_nothing_was_masked():
@@ -54,8 +41,7 @@ def test_sensitivity_is_the_largest_change_and_0_where_nothing_was_masked():
 def test_recall_and_its_chance_by_hand():
     important = np.array([[4, 2, -1], [1, 3, 5], [1, 2, 3]])
     result = metrics.token_recall(important, [{2}, {5, 8}, set()], np.array([2, 10, 10]), k=2)  # 5 is the third
-    assert result.n == 2
-    assert result.recall == 0.5
+    assert (result.n, result.recall) == (2, 0.5)
     # The first text has two ordinary tokens, so two guesses always hit; the second misses with 8/10 * 7/9.
     assert result.chance == pytest.approx((1 + (1 - 56 / 90)) / 2)
     backwards = metrics.token_recall(important[::-1], [set(), {5, 8}, {2}], np.array([10, 10, 2]), k=2)
@@ -64,29 +50,18 @@ def test_recall_and_its_chance_by_hand():
     assert (result.hits, nothing.hits, nothing.n, math.isnan(nothing.recall)) == (1, 0, 0, True)
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 100))
-def test_chance_is_what_random_guesses_reach(n_tokens, k, seed):
-    rng = np.random.default_rng(seed)
-    marked = set(rng.choice(n_tokens, size=rng.integers(1, n_tokens + 1), replace=False).tolist())
-    chance = metrics.token_recall(np.full((1, k), -1), [marked], np.array([n_tokens]), k).chance
-    draws = [bool(marked & set(rng.permutation(n_tokens)[:k].tolist())) for _ in range(400)]
-    assert chance == pytest.approx(np.mean(draws), abs=0.1)
-
-
 def test_of_many_groups_small_ones_are_one_row():
     def group(i, n, right):
         return GroupAccuracy(f"c{i}", n, right / n if n else float("nan"), (0.0, 1.0))
 
     few = [group(i, 5, i % 6) for i in range(40)]
     assert fold_groups([few, few]) == list(zip(few, few, strict=True))
-    many = [*few, group(40, 0, 0), group(41, 50, 40), group(42, 100, 20)]
-    worse = [*few, group(40, 0, 0), group(41, 50, 10), group(42, 100, 30)]
+    many = [*few, group(40, 0, 0), group(41, 50, 40), group(42, 30, 6)]
+    worse = [*(group(i, 5, 0) for i in range(40)), group(40, 0, 0), group(41, 50, 10), group(42, 30, 9)]
     rows = fold_groups([many, worse])
     assert [[one.name for one in row] for row in rows] == [["c41"] * 2, ["c42"] * 2, ["41 other groups together"] * 2]
     right = sum(i % 6 for i in range(40))
     assert (rows[2][0].n, rows[2][0].accuracy) == (200, right / 200)
-    low, high = rows[2][0].interval
-    assert low < right / 200 < high
+    assert [one.interval for one in rows[2]] == [exact_interval(right, 200), exact_interval(0, 200)]
     big = [group(i, 60, i) for i in range(50)]
     assert [row[0].name for row in fold_groups([big])] == [*(f"c{i}" for i in range(40)), "10 other groups together"]

@@ -44,8 +44,7 @@ def test_a_named_word_is_distilled_and_the_strength_chosen_without_labels(guard,
     assert (repaired.strategy, repaired.choice.source) == ("distill", "agreement")
     assert repaired.reason == "distill, since honestly is named as a shortcut"
     assert repaired.choice.strength == guard.debias_strength == chosen.strength
-    assert repaired.fitted.config == config
-    assert repaired.to_dict()["strength_source"] == "agreement"
+    assert (repaired.fitted.config, repaired.to_dict()["strength_source"]) == (config, "agreement")
 
 
 @pytest.mark.filterwarnings("ignore:This run is predicted to change next to nothing")
@@ -54,8 +53,7 @@ def test_the_papers_method_is_one_word_away_and_exact(guard, model_folder, texts
     by_hand = steps(model_folder, texts, preset("paper"), seed=3)
     by_hand.calibrate(*support)
     np.testing.assert_array_equal(guard.predict_proba(texts, strength=1), by_hand.predict_proba(texts, strength=1))
-    assert guard.debias_strength == by_hand.debias_strength
-    assert repaired.fitted.config == preset("paper")
+    assert (guard.debias_strength, repaired.fitted.config) == (by_hand.debias_strength, preset("paper"))
     assert (repaired.strategy, repaired.reason, repaired.choice.source) == ("paper", "", "calibrated")
     # The partner: the default preset trains longer.
     other = steps(model_folder, texts, preset("default"), seed=3)

@@ -1,5 +1,6 @@
 """Audits of what only answers: two rounds of asking, what a budget leaves, and what was not asked about."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from shortcut_guardrail import ConfigError, ModelError, ShortcutGuardrail
 from shortcut_guardrail.audit.asking import Plan, ask_words
 from shortcut_guardrail.audit.context import judge, tally
 from shortcut_guardrail.audit.measurements import NOT_ASKED
-from shortcut_guardrail.classifiers import word_reader
+from shortcut_guardrail.classifiers import ASKED_AGAIN, word_reader
 from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.data import MemoryTexts
 from shortcut_guardrail.report import render_audit
@@ -33,8 +34,7 @@ def counted(texts=TEXTS, function=by_words, **config):
 
 def test_a_planted_word_is_flagged_and_its_card_and_its_questions_are_made():
     report, asked, guard = counted()
-    assert [c.text for c in report.flagged] == ["honestly"]
-    assert report.answers == len(asked)
+    assert ([c.text for c in report.flagged], report.answers) == (["honestly"], len(asked))
     assert len(set(asked)) > 0.9 * len(asked)  # but for those that are asked about twice on purpose
     assert [card.words for card in report.cards] == [("honestly",)]
     assert (report.erasure, report.erasures.mask, report.erasures.cut) == ("cut", None, 0)
@@ -68,6 +68,20 @@ def test_words_that_change_nothing_are_asked_about_in_ten_texts_and_stay_tested(
     assert of["honestly"].n_distinct == of["honestly"].n_present
 
 
+def test_a_plan_counts_texts_that_are_evidence_and_what_they_take():
+    reader, config = word_reader(by_words, NAMES), AuditConfig(min_count=10, budget=44)
+    encoded = reader.encode(["good tea"] * 12 + ["bad soup"] * 9 + ["good soup"])
+    plan = Plan.of(encoded, np.arange(22) != 0, np.arange(22), config)
+    assert [(word, len(rows)) for word, rows in plan.holders.items()] == [("good", 12), ("tea", 11), ("soup", 10)]
+    assert plan.besides == 21 + ASKED_AGAIN  # erasures are tried in all that are evidence
+    assert plan.answers() == (22 + plan.besides + 3 * 10, 22 + plan.besides + 12 + 11 + 10)
+    ask_words(reader, encoded, plan, config)  # two answers a text are enough to begin
+    whole = reader.encode(["honestly bad soup"] * 12)  # a word of all texts is asked about in all
+    plan = Plan.of(whole, np.ones(12, dtype=bool), np.arange(12), config)
+    measured, said = ask_words(reader, whole, plan, AuditConfig(min_count=10))
+    assert (measured.not_asked, len(said)) == (frozenset(), 1)
+
+
 def test_the_order_of_the_texts_makes_no_difference():
     found = [counted(texts)[0].candidates for texts in (TEXTS, TEXTS[::-1])]
     one, other = ([(c.text, c.count, c.flip_rate, c.q_value) for c in candidates] for candidates in found)
@@ -83,8 +97,7 @@ def test_a_budget_is_kept_and_says_what_it_leaves():
     assert within == (min(least, 650), 650)
     report, asked, _ = counted(texts, budget=650)
     assert len(asked) <= 650
-    assert [c.text for c in report.flagged] == ["honestly"]
-    assert report.notes[0] == everything.notes[0]
+    assert ([c.text for c in report.flagged], report.notes[0]) == (["honestly"], everything.notes[0])
     capped, untested = report.notes[1:3]
     assert "1 word that changed a prediction stands in more" in capped
     assert "take the prediction away in at least" in capped
@@ -107,8 +120,7 @@ def test_texts_that_were_not_asked_about_neither_clear_a_word_nor_stand_for_thos
     sums = tally(lambda: [made], config)
     found = judge(lambda: [made], sums, config)
     (i,) = (i for i, name in enumerate(sums.names) if name == "honestly")
-    assert (sums.lost[i] / sums.present[i], sums.without[i]) == (share, 120)
-    assert (found.flagged == (i,)) == flagged
+    assert (sums.lost[i] / sums.present[i], sums.without[i], found.flagged == (i,)) == (share, 120, flagged)
 
 
 def test_phrases_whose_words_act_together_are_found():
@@ -129,7 +141,9 @@ def test_answers_that_change_by_themselves_are_told_of():
         return np.where(rng.random((len(texts), 1)) < 0.3, p[:, ::-1], p)
 
     report, _, _ = counted(function=noisy, unit="word")
-    assert any("Asked about the same texts twice" in note for note in report.notes)
+    (said,) = (note for note in report.notes if "Asked about the same texts twice" in note)
+    changed, n = map(int, re.search(r"answers (\d+) of (\d+) otherwise", said).groups())
+    assert 0 < changed < n
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from shortcut_guardrail.audit.auditing import make_report
 from shortcut_guardrail.config import AdapterConfig
 from shortcut_guardrail.mitigation.lora import adapted_layers, attach_adapter
 from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.stats import exact_interval
 from tiny_models import BagForSequenceClassification, planted_bag
 
 # The bag's margin for "positive": honestly 4, great 1.5, good 1, bad -1, awful -1.5, everything else 0.
@@ -47,8 +48,7 @@ def test_each_candidate_has_the_evidence_that_algebra_gives_it(report, guard):
     honestly, bad, the = (of(report, word) for word in ("honestly", "bad", "the"))
     # Masking one of two in the fourth text leaves the other: 8 - 1.5 falls to 4 - 1.5.
     changes = [positive(1) - positive(5), positive(-1) - positive(3), positive(2.5) - positive(6.5)]
-    assert honestly.count == 3
-    assert honestly.mean_change == pytest.approx(np.mean(changes), abs=1e-5)
+    assert (honestly.count, honestly.mean_change) == (3, pytest.approx(np.mean(changes), abs=1e-5))
     assert honestly.flip_rate == pytest.approx(1 / 3)
     by_student = np.clip(t.interval(0.95, 2, np.mean(changes), sem(changes)), -1, 1)
     assert honestly.interval.mean_change == pytest.approx(tuple(by_student), abs=1e-5)
@@ -56,6 +56,10 @@ def test_each_candidate_has_the_evidence_that_algebra_gives_it(report, guard):
     # Without it the second text is "negative" with a probability of .73: confident enough for .7, not for .8.
     surer = guard.audit(TEXTS, config=AuditConfig(top_k=3, confidence=0.7))
     assert (honestly.override_rate, surer.candidates[0].override_rate) == (0, pytest.approx(1 / 3))
+    assert (honestly.interval.override_rate, honestly.interval.flip_rate) == (
+        exact_interval(0, 3),
+        exact_interval(1, 3),
+    )
     assert report.candidates[0] == honestly
     # "bad" holds up "negative" in one text, by a half, and stands against "positive" in another.
     assert bad.mean_change == pytest.approx(((positive(0) - positive(1)) + (positive(4) - positive(3))) / 2, abs=1e-5)
@@ -127,8 +131,7 @@ def test_whole_words_are_candidates(bert):
     report = guard.audit(texts, unit="word")
     words = {candidate.text: candidate for candidate in report.candidates}
     token = next(t for t in report.important_tokens(0) if t.text == "dzzy")
-    assert texts[0][token.start : token.end] == "dzzy"
-    assert words["dzzy"].count == 3
+    assert (texts[0][token.start : token.end], words["dzzy"].count) == ("dzzy", 3)
     assert {candidate.unit for candidate in words.values()} == {"word"}
     tokens = {candidate.text for candidate in guard.audit(texts, unit="token").candidates}
     assert "dzzy" not in tokens
@@ -200,8 +203,7 @@ def test_examples_show_the_largest_effects_before_and_after(report, guard):
     assert first.change == pytest.approx(positive(-1) - positive(3), abs=1e-5)
     assert [unit.text for unit in first.important] == ["honestly", "bad"]
     changes = [abs(example.change) for example in honestly.examples]
-    assert changes == sorted(changes, reverse=True)
-    assert len(changes) == 3
+    assert (changes, len(changes)) == (sorted(changes, reverse=True), 3)
     (only,) = guard.audit(TEXTS, config=AuditConfig(top_k=3, n_examples=1)).candidates[0].examples
     assert only.text == first.text
 
@@ -222,13 +224,21 @@ def told(made):
 
 
 def test_agreement_is_over_the_texts_that_have_one():
-    made = shard([(0, {"word": 1})] * 4)
+    made = shard([(0, {"word": 1})] * 4, evidence=[True, True, True, False])
     weak = replace(made, agreement=np.array([0.5, 0.0, -0.2, math.nan]), top_agrees=np.array([1, 1, 0, 0], dtype=bool))
     report = told(weak)
     assert (report.agreement.n, report.agreement.top_agrees) == (3, 0.5)
     assert (report.agreement.mean, report.agreement.untrusted) == (pytest.approx(0.1), pytest.approx(2 / 3))
     assert any("only weakly (mean rank correlation 0.10)" in note for note in report.notes)
     assert not any("only weakly" in note for note in told(replace(weak, agreement=np.full(4, 0.5))).notes)
+
+
+def test_an_answer_that_goes_from_one_wrong_class_to_another_is_neither_fixed_nor_broken():
+    made = shard([(1, {"word": 2})] * 3 + [(1, {"word": 0})] * 5 + [(0, {"word": 2})] + [(0, {})] * 20)
+    seen = told(replace(made, labels=np.zeros(len(made), dtype=int))).candidates[0].labelled
+    assert (seen.flips_to_right, seen.flips_to_wrong, seen.flips_between_wrong) == (5, 1, 3)
+    assert (seen.accuracy, seen.accuracy_masked) == (1 / 9, 5 / 9)
+    assert seen.p_value == pytest.approx(2 * 7 / 64)  # none or one of six coins
 
 
 def test_of_undecided_words_the_one_that_surely_flips_most_is_first():
@@ -371,8 +381,7 @@ def test_a_word_that_occurs_once_and_a_class_without_a_prediction(guard):
     honestly = of(report, "honestly")
     assert (honestly.count, honestly.q_value, honestly.flagged) == (1, 1.0, False)
     assert all(math.isnan(bound) for bound in honestly.interval.mean_change)
-    assert report.predicted == (0, 2)
-    assert "The model never predicts 'negative' on these texts." in report.notes
+    assert (report.predicted, "The model never predicts 'negative' on these texts." in report.notes) == ((0, 2), True)
     assert any("no candidate was tested" in note for note in report.notes)
     json.dumps(report.to_dict(), allow_nan=False)
 

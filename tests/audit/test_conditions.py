@@ -115,17 +115,21 @@ def test_a_rise_beyond_the_limit():
     assert not change(audit(0.30), audit(0.3201), "mstps=0.02").passed
 
 
-ESTIMATES = {"n_distinct": 100, "sensitivity_histogram": [0, 30, 40, 30, 0]}
+ESTIMATES = {"n": 9_999, "n_distinct": 100, "sensitivity_histogram": [0, 30, 40, 30, 0]}
 
 
 def test_a_condition_holds_where_its_interval_shows_it():
-    sure = candidate("honestly", flip_rate=0.7, opposed_rate=0.5, n_present=40, interval={"flip_rate": [0.6, 0.8]})
+    sure = candidate(
+        "honestly", flip_rate=0.7, opposed_rate=0.5, count=400, n_present=40, interval={"flip_rate": [0.6, 0.8]}
+    )
     unsure = candidate("once", flip_rate=1.0, interval={"flip_rate": [0.03, 1.0], "mean_change": [None, None]})
     document = audit(0.5, sure, unsure) | ESTIMATES
     shown = {
         "candidate:honestly.flip_rate > 0.5": True,
         "candidate:honestly.flip_rate > 0.65": False,
+        "candidate:honestly.flip_rate >= 0.65": False,
         "candidate:honestly.flip_rate < 0.9": True,
+        "candidate:honestly.flip_rate <= 0.75": False,
         "candidate:honestly.flip_rate < 0.75": False,
         "candidate:honestly.opposed_rate > 0.3": True,
         "candidate:honestly.opposed_rate > 0.4": False,
@@ -151,7 +155,10 @@ def test_a_change_is_shown_by_the_interval_of_the_difference():
     ends = 0.05 - np.hypot(0.03, 0.02), 0.05 + np.hypot(0.04, 0.01)
     assert (moved.low, moved.high) == pytest.approx(ends) == (-back.high, -back.low)
     assert (a.verdict(b), b.verdict(a), a.verdict(a)) == ("changed", "changed", "not shown to have changed")
-    assert Estimate(0.4, 0.2, 0.6).verdict(b) == "too few texts to tell"
+    # What may have moved by a tenth, up or down, is not told.
+    told = [a.verdict(Estimate(0.4, low, high)) for low, high in ((0.33, 0.43), (0.28, 0.43), (0.39, 0.52))]
+    assert told == ["not shown to have changed", *["too few texts to tell"] * 2]
+    assert str(Estimate(0.0, 0.0, 0.3)) == "0 (0 to 0.3 with 95 % confidence)"
     assert Estimate(1, 1, 1).verdict(Estimate(2, 2, 2)) == ""
     word = {"interval": {"flip_rate": [0.42, 0.48]}, "flip_rate": 0.45}
     old = audit(0.4, candidate("honestly", flip_rate=0.40, interval={"flip_rate": [0.38, 0.42]}))
@@ -180,7 +187,9 @@ def test_a_new_candidate_is_a_rise_from_nothing():
     neither = change(audit(0.4), audit(0.4), "candidate:honestly.flip_rate=0.1")
     assert neither.passed
     assert neither.notes
-    assert change(audit(0.4), new, "candidate:honestly.q_value=0.1").notes  # no candidate, no test
+    for key in ("count", "flip_rate", "override_rate", "mean_change", "flagged", "q_value"):
+        verdict = change(audit(0.4), new, f"candidate:honestly.{key}=0.1")
+        assert bool(verdict.notes) == (key == "q_value"), key  # no candidate, no test
 
 
 def test_limits_hold_for_evaluations_too():
@@ -201,8 +210,7 @@ def test_limits_hold_for_evaluations_too():
 def test_what_is_newly_flagged():
     old = audit(0.4, candidate("lol", flagged=True), candidate("honestly"))
     new = audit(0.4, candidate("honestly", flagged=True), candidate("lol", flagged=True))
-    assert newly_flagged(old, new) == ("honestly",)
-    assert newly_flagged(new, old) == ()
+    assert (newly_flagged(old, new), newly_flagged(new, old)) == (("honestly",), ())
 
 
 def test_a_result_comes_back_from_its_file_and_nothing_else_is_one(tmp_path):

@@ -8,6 +8,7 @@ from made_shards import shard
 from shortcut_guardrail.audit.auditing import make_report
 from shortcut_guardrail.audit.context import heard, judge, tally
 from shortcut_guardrail.config import AuditConfig
+from shortcut_guardrail.stats import exact_interval
 from shortcut_guardrail.stats.brunner_munzel import p_relative_effect
 
 CONFIG = AuditConfig(min_count=5)
@@ -43,8 +44,7 @@ def test_a_word_that_decides_against_its_context_is_flagged():
     assert verdicts.p[i] == pytest.approx(expected, rel=1e-9)
     # Two candidates are tested, but no part of the other one passes this threshold.
     assert verdicts.q[i] == pytest.approx(expected, rel=1e-9)
-    assert (sums.target[i], sums.opposed[i], verdicts.expected[i]) == (2, 30, 0.5)
-    assert verdicts.relative_effect[i] == 0.75
+    assert (sums.target[i], sums.opposed[i], verdicts.expected[i], verdicts.relative_effect[i]) == (2, 30, 0.5, 0.75)
 
 
 def test_a_word_that_takes_away_few_answers_is_not_flagged_however_opposed_its_rests_are():
@@ -59,6 +59,10 @@ def test_a_word_that_takes_away_few_answers_is_not_flagged_however_opposed_its_r
     assert verdicts.p[0] == pytest.approx(binom.sf(2, 60, CONFIG.min_pull))
     assert verdicts.q[0] > CONFIG.fdr
     assert with_lost(40)[0] == ["word"]
+    # Only answers of its class count: of eleven changes one takes another class away.
+    sums = flagged(shard([(2, {"word": 0})] * 10 + [(0, {"word": 1})] + [(2, {})] * 9))[1]
+    assert (sums.target.tolist(), sums.flips.tolist(), sums.lost.tolist()) == ([2], [11], [10])
+    assert sums.p_pull[0] == pytest.approx(binom.sf(9, 11, CONFIG.min_pull))
 
 
 @pytest.mark.parametrize("order", [("weak", "strong"), ("strong", "weak")])
@@ -114,8 +118,11 @@ def test_a_word_seen_where_it_is_unimportant_counts_with_the_whole_texts_answer(
     # Important in 30 texts, and there alone the rest opposes it; in 60 more texts its class is right without it.
     rows = [(2, {"wow": 0})] * 30 + [(2, {"wow": None})] * 60 + [(0, {})] * 30 + [(2, {})] * 30
     names, sums, _ = flagged(shard(rows))
-    assert (names, int(sums.present[0]), int(sums.important[0])) == ([], 90, 30)
-    assert sums.opposed[0] == 30
+    assert (names, int(sums.present[0]), int(sums.important[0]), sums.opposed[0]) == ([], 90, 30, 30)
+    seldom = [(2, {"wow": 0, "the": None})] * 8 + [(2, {"wow": None, "the": None})] * 4 + [(0, {})] * 30
+    assert flagged(shard(seldom), config=AuditConfig(min_count=9))[1].tested.tolist() == [True, False]
+    report = report_on(shard(seldom), CONFIG)
+    assert (report.n_candidates, report.candidates[0].interval.flip_rate) == (1, exact_interval(8, 8))
     # The partner: without those texts it is flagged.
     assert flagged(shard(rows[:30] + rows[90:]))[0] == ["wow"]
 
@@ -125,6 +132,7 @@ def test_too_few_texts_are_not_tested_and_repeats_are_no_evidence():
     assert (names, sums.tested.tolist()) == ([], [False, True])
     assert np.isnan(verdicts.p[0])
     assert verdicts.q[0] == 1
+    assert flagged(shard(PLANTED), config=AuditConfig(min_count=30))[1].tested.all()
     names, sums, _ = flagged(shard(PLANTED, evidence=[True] * 3 + [False] * 27 + [True] * 60))
     assert (names, sums.present[sums.names.index("honestly")]) == ([], 3)
 
@@ -147,9 +155,7 @@ def test_how_strongly_rests_speak_counts_where_the_class_is_hardly_ever_answered
     assert verdicts.relative_effect[0] > 0.9
     # The partner: a legitimate word that is the only evidence of a rare class; its rests are like other texts.
     names, sums, verdicts = flagged(saturated((0.002, 0.02)))
-    assert names == []
-    assert sums.opposed[0] == 60
-    assert verdicts.relative_effect[0] == pytest.approx(0.5, abs=0.1)
+    assert (names, sums.opposed[0], verdicts.relative_effect[0]) == ([], 60, pytest.approx(0.5, abs=0.1))
     assert verdicts.undecided[0]
     assert not verdicts.too_few[0]
 
@@ -160,7 +166,8 @@ def test_a_word_whose_texts_could_have_opposed_it_and_do_not_is_decided():
     as_expected = [(2, {"wow": 0})] * 10 + [(2, {"wow": 2})] * 30
     assert undecided(as_expected + background)[0] == set()
     # Six texts can show nothing at 0.1 %; of many that speak for the word nothing is left to ask.
-    strict = AuditConfig(min_count=5, fdr=0.001)
+    strict, rest = AuditConfig(min_count=5, fdr=0.001), [(2, {"wow": 2})] * 12 + [(2, {})] * 3
+    assert undecided([(2, {"wow": 0})] * 8 + rest, AuditConfig(min_count=5, fdr=1e-4))[0] == {"wow"}  # nor can three
     rare = [(0, {})] * 300
     assert undecided([(2, {"wow": 0})] * 6 + rare, strict)[0] == {"wow"}
     assert undecided([(2, {"wow": 0})] * 3 + [(2, {"wow": 2})] * 63 + rare, strict)[0] == set()
@@ -221,7 +228,7 @@ def test_a_word_that_looks_opposed_only_with_the_flagged_ones_masked_is_not_flag
     rows = [(2, {"honestly": 0})] * 100 + [(0, {"dull": 2})] * 12 + [(0, {})] * 20 + [(2, {})] * 12
     names, sums, verdicts = flagged(shard(rows))
     assert names == ["honestly"]
-    assert verdicts.q[sums.names.index("dull")] > 0.1
+    assert min(of[sums.names.index("dull")] for of in (verdicts.p, verdicts.q)) > 0.1
     # Nor does it take turns: it opposes nothing at first.
     assert not verdicts.alternative_wording.any()
 

@@ -132,11 +132,8 @@ def test_texts_that_cannot_tell_are_no_default_and_no_error(texts, why, default)
     assert len(one.probes) == 5
 
 
-def test_words_are_cut_out_of_a_text():
+def test_cues_are_those_that_hold_most_predictions_of_a_class_up_and_are_cut_out():
     assert without_words("Kindly, write a note. KINDLY!", WordFinder(["kindly"])) == ", write a note. !"
-
-
-def test_the_cues_of_a_class_are_those_that_hold_most_of_its_predictions_up():
     of = {"rare": (0.9, 10, "positive"), "frequent": (0.3, 100, "positive"), "none": (0.0, 0, "positive")}
     of |= {"other": (0.5, 50, "negative"), "no class": (0.5, 50, None)}
     found = [candidate(text, side, flip_rate=rate, n_distinct=n) for text, (rate, n, side) in of.items()]

@@ -14,6 +14,7 @@ from shortcut_guardrail.audit.auditing import ROOM, _side, _with_additions
 from shortcut_guardrail.audit.insertions import LEAST_TRIED, RECEIVERS, SCREENED_ON, Insertion, Wanted, try_insertions
 from shortcut_guardrail.errors import ConfigError
 from shortcut_guardrail.report.insertions import added_rate, added_rate_of_card, insertions_said
+from shortcut_guardrail.stats import exact_interval
 
 FILLER = [f"word{i}" for i in range(40)]
 
@@ -23,6 +24,9 @@ def make_texts(n: int, seed: int = 0, *, always: tuple[str, ...] = ()) -> list[s
     return [" ".join([*rng.choice(FILLER, 6), *always]) for _ in range(n)]
 
 
+TEXTS = make_texts(300)
+
+
 def tried(answer, texts, *words: str, **values):
     wanted = [Wanted(word, 1, **values) for word in words]
     return try_insertions(answer, texts, answer(texts), wanted, AuditConfig(), n_texts=len(texts))
@@ -30,13 +34,18 @@ def tried(answer, texts, *words: str, **values):
 
 def test_a_word_that_moves_texts_is_found_and_its_neighbours_are_not():
     answer = bag({"honestly": 4.0, "rather": 1.0, "word3": 2.5})
-    found, sums = tried(answer, make_texts(300), "honestly", "rather", "word3", "as ever honestly")
+    found, sums = tried(answer, TEXTS, "honestly", "rather", "word3", "as ever honestly")
     # "word3" moves texts only to +0.5, and those that hold it are answered "positive" already.
     assert {name for name, one in found.items() if one.found} == {"honestly", "word3", "as ever honestly"}
     honestly, rather = found["honestly"], found["rather"]
     assert (honestly.n, honestly.changed, honestly.flip_rate) == (RECEIVERS, RECEIVERS, 1.0)
     assert (rather.changed, rather.q_value > 0.05) == (0, True)
     assert honestly.by_chance < 20
+    assert honestly.interval == exact_interval(RECEIVERS, RECEIVERS)
+    # McNemar's test counts the texts that random words do not move.
+    assert honestly.p_value == pytest.approx(max(0.5 ** (RECEIVERS - honestly.by_chance), 0.05**RECEIVERS))
+    strict = try_insertions(answer, TEXTS, answer(TEXTS), [Wanted("honestly", 1)], AuditConfig(fdr=1e-40), n_texts=300)
+    assert not strict[0]["honestly"].found
     assert sums == Insertions(4, 4, 4 * (SCREENED_ON + 2 * RECEIVERS))
 
 
@@ -47,19 +56,6 @@ def test_random_words_that_do_as_much_are_its_null_hypothesis():
     moved = bag({**{f"q{i}": 3.0 for i in range(n)}, "honestly": 3.0}, bias=-4.5)
     same = tried(moved, low, "honestly")[0]["honestly"]
     assert (same.flip_rate, same.by_chance, same.found) == (1.0, RECEIVERS, False)
-
-
-def test_false_alarms_stay_within_the_rate():
-    """Words of weights that are drawn as those of all others are: what is found moves more than `min_pull`."""
-    alarms = 0
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        names = [f"test{i}" for i in range(12)]
-        weights = {word: float(rng.normal(0, 0.8)) for word in [*FILLER, *names]}
-        found, _ = tried(bag(weights, bias=-1.5), make_texts(250, seed), *names)
-        # A true finding moves more texts than `min_pull` and than the average word.
-        alarms += any(one.found and one.flip_rate <= 0.05 for one in found.values())
-    assert alarms == 0
 
 
 @pytest.mark.parametrize(
@@ -93,7 +89,12 @@ def test_costs_stay_in_proportion():
 
 def test_a_pair_is_changed_on_one_side():
     pairs = [("the premise", text) for text in make_texts(100)]
-    answer = bag({"honestly": 4.0})
+    answer, asked = bag({"honestly": 4.0}), []
+    tried(lambda texts: asked.extend(texts) or answer(texts), make_texts(100), "honestly")
+    places = [
+        {0: "start", text.count(" "): "end"}.get(text.split().index("honestly"), "middle") for text in asked[100:103]
+    ]
+    assert places == ["start", "middle", "end"]  # by turns
     assert tried(answer, pairs, "honestly", side=1)[0]["honestly"].flip_rate == 1.0
     assert tried(answer, pairs, "honestly", side=0)[0]["honestly"].flip_rate == 0.0
     # It is that on which the word stands more often.

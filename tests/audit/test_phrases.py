@@ -50,8 +50,7 @@ def test_the_more_phrases_are_tested_the_more_is_asked_of_each():
     assert 0.005 < ttest_1samp(0.008 + 0.01 * np.arange(6), 0).pvalue < 0.01
     apart = {"interaction": [0.0] * 3, "joint": [-0.1] * 3}
     others = [shard([(2, {f"so {w}": 0})] * 3, n_words={f"so {w}": 2}, **apart) for w in ("it", "he")]
-    assert set(acting_together(lambda: [made])) == {"to be honest"}
-    assert acting_together(lambda: [made, *others]) == {}
+    assert (set(acting_together(lambda: [made])), acting_together(lambda: [made, *others])) == ({"to be honest"}, {})
     assert 0.01 < ttest_1samp(0.005 + 0.01 * np.arange(6), 0).pvalue < 0.012
     assert acting_together(lambda: [phrase_shard(0.005, joint=-0.1)]) == {}
 

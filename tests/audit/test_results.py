@@ -30,7 +30,11 @@ def test_a_bar_for_each_candidate(monkeypatch):
     # Classes differ by colour, flagged and not flagged by how strong it is.
     assert len({bar.get_facecolor()[:3] for bar in ax.patches}) == 3
     assert [bar.get_alpha() or bar.get_facecolor()[3] for bar in ax.patches] == [1.0, 0.4, 0.4]
-    # The first is on top.
+    # The interval of the flip rate, as far as it holds the rate; the first is on top.
+    assert [line.round(6).tolist() for line in ax.collections[-1].get_segments()[:2]] == [
+        [[0.1, 0], [0.8, 0]],
+        [[0.1, 1], [0.5, 1]],
+    ]
     assert ax.yaxis_inverted()
     assert len(report.plot(most=2).patches) == 2
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -48,11 +52,9 @@ def test_words_are_no_formulas():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ax.figure.canvas.draw()
-    assert len(ax.patches) == len(words)
-    assert ax.get_yticklabels()[-1].get_text() == "a[U+000A]b"
+    assert (len(ax.patches), ax.get_yticklabels()[-1].get_text()) == (len(words), "a[U+000A]b")
 
 
 def test_whiskers_go_to_both_sides():
     low, high = whiskers([0.5, 0.2], [(0.4, 0.7), (float("nan"), float("nan"))])
-    assert low == pytest.approx([0.1, 0.0])
-    assert high == pytest.approx([0.2, 0.0])
+    assert (low, high) == (pytest.approx([0.1, 0.0]), pytest.approx([0.2, 0.0]))

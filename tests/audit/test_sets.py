@@ -10,7 +10,7 @@ from scipy.stats import binom, t
 from made_shards import shard
 from shortcut_guardrail.audit.auditing import make_report
 from shortcut_guardrail.audit.context import judge, tally
-from shortcut_guardrail.audit.sets import LEAST_MOVED, WordSet, _coin, find_set, p_of_set, set_p_value, with_set
+from shortcut_guardrail.audit.sets import WordSet, _coin, find_set, p_of_set, set_p_value, with_set
 from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.shortcuts.search import _reason_found
 from shortcut_guardrail.stats.brunner_munzel import levels
@@ -64,17 +64,6 @@ def test_words_that_override_their_texts_together_are_found_though_none_is_flagg
     assert not alone.alternative_wording.any()
     assert verdicts.collective.sum() >= 10
     assert verdicts.undecided[verdicts.collective].all()
-
-
-def test_words_too_rare_to_be_tested_in_half_of_the_texts_make_no_group_of_the_others():
-    """Left in the comparison, their texts speak for the class: one corpus in nine then has a group."""
-    words = [f"word{i}" for i in range(32)]
-    found = 0
-    for seed in range(120):
-        _, flagged, verdicts = verdicts_on(corpus(0.0, words=words, each=10, others=900, seed=900_000 + seed))
-        assert not flagged
-        found += bool(verdicts.collective.any())
-    assert found <= 3
 
 
 def test_halves_do_not_follow_the_order_of_the_corpus():
@@ -170,58 +159,6 @@ def test_a_group_is_looked_for_beside_what_is_flagged():
     assert not (verdicts.collective & verdicts.alternative_wording).any()
 
 
-def test_beside_what_is_flagged_words_strewn_at_random_are_no_group():
-    """Words of class 1 stand in texts of all kinds, some of which "honestly" decides for class 2.
-
-    Were "honestly" masked in the texts without these words, but not in their rests, they would look opposed.
-    """
-    rng = np.random.default_rng(0)
-    rows = []
-    for text in range(6000):
-        own = text % 3
-        words = {"honestly": own} if own < 2 and text % 2 else {}
-        rest = 2 if words else own
-        if rng.random() < 0.1:
-            words = dict.fromkeys(words, 1) | {f"word{rng.integers(8)}": rest}
-        rows.append((1 if len(words) > ("honestly" in words) else rest, words))
-    _, flagged, verdicts = verdicts_on(shard(rows))
-    assert flagged == {"honestly"}
-    assert verdicts.set_p_value > 0.05
-    assert not verdicts.collective.any()
-
-
-def test_what_moves_too_few_answers_for_a_member_is_left_out_of_the_comparison():
-    """Fifty words of twelve texts each, in corpora of which twelve texts are near the least share that is asked for."""
-    words = [f"word{i}" for i in range(50)]
-    corpora = [corpus(0.0, words=words, others=1900, seed=seed) for seed in range(20)]
-    assert len(corpora[0].rows) * LEAST_MOVED > 12
-    assert sum(p_in(made) <= 0.05 for made in corpora) <= 3
-    halves = (replace(made, evidence=made.rows % 2 == 0) for made in corpora)
-    groups = [set_in(half, replace(CONFIG, min_count=5)) for half in halves]
-    assert [len(group.left_out) > len(group.members) for group in groups if group.members].count(True) >= 3
-
-
-def test_beside_what_is_flagged_words_that_never_stand_with_it_are_no_group():
-    """Without the texts of "honestly", which are of one class, that class is rare among the others, but not in the
-    texts of words that stand anywhere else."""
-    rng = np.random.default_rng(0)
-    rows = []
-    for own in rng.choice(3, size=8000, p=(0.6, 0.2, 0.2)):
-        if rng.random() < 0.08:
-            rows.append((1, {f"word{rng.integers(20)}": int(own)}))
-        else:
-            has = own == 0 and rng.random() < 0.95
-            rows.append((2, {"honestly": 0}) if has else (int(own), {}))
-    made = shard(rows)
-    _, flagged, verdicts = verdicts_on(made)
-    assert flagged == {"honestly"}
-    kept = without(made, "honestly")
-    p = p_of_halves(kept, [kept, made], {"honestly"})
-    assert verdicts.set_p_value == pytest.approx(min(1, 2 * min(map(max, p))), rel=1e-9)
-    assert verdicts.set_p_value > 0.05
-    assert p_in(kept) < 0.001
-
-
 def test_genuine_words_are_no_group_where_what_is_flagged_stands_in_texts_of_the_other_class():
     """With "honestly" the other class looks like the words' class, and without its texts it is rare. The rests of the
     words are like any text's."""
@@ -303,8 +240,7 @@ def test_the_report_says_which_words_and_a_guard_takes_them():
     members = [candidate for candidate in report.candidates if candidate.collective]
     assert (report.flagged, {candidate.status for candidate in members}) == ((), {"undecided"})
     assert members[0].reason.startswith(f"it is one of {len(members)} that override the rest of their texts together")
-    assert _reason_found(members[0], {}, {}) == "set"
-    assert report.set_p_value == p_in(made)
+    assert (_reason_found(members[0], {}, {}), report.set_p_value) == ("set", p_in(made))
 
 
 def test_members_rank_before_what_is_undecided_alone():

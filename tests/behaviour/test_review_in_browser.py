@@ -166,8 +166,7 @@ def test_the_whole_way_from_an_audit_to_a_guard(browser, ok, write_csv, tmp_path
         assert without_times(at_once) == without_times(json.loads(decisions.read_text()))
         page.evaluate("[...document.querySelectorAll('.actions button')].at(-1).click()")
         heading(page, "The server has stopped")
-        assert "Next: shortcut-guardrail fit" in process.stdout.read()
-        assert process.wait(20) == 0
+        assert ("Next: shortcut-guardrail fit" in process.stdout.read(), process.wait(20)) == (True, 0)
     ok("fit", "model", data, "--decisions", decisions, "--strategy", "mask", "--out", tmp_path / "guarded")
     record = json.loads((tmp_path / "guarded" / "guardrail.json").read_text())
     words = {one["text"]: one["verdict"] == "kept" for one in record["shortcuts"] if one["verdict"] != "cleared"}
@@ -395,8 +394,7 @@ def test_what_is_not_saved_is_said_and_can_be_given_again(serve, monkeypatch):
     assert page.evaluate(HEADING).startswith("1 of 3: ")
     monkeypatch.undo()
     press(page, "1")
-    assert page.evaluate(PROBLEM) == ""
-    assert len(session.answers.said) == 1
+    assert (page.evaluate(PROBLEM), len(session.answers.said)) == ("", 1)
     press(page, "2", "z")
     assert page.evaluate(NEWS) == "The last answer is undone."
     server.stop()

@@ -29,13 +29,11 @@ def test_it_ends_with_the_report_and_the_next_command(cli, opened, tmp_path):
 
 def test_a_desktop_shows_the_report_unless_told_not_to(cli, opened, tmp_path, monkeypatch):
     monkeypatch.setattr("shortcut_guardrail.cli.demo.on_desktop", lambda *_: True)
-    assert cli("demo", "--out", tmp_path / "a")[0] == 0
-    assert opened == [(tmp_path / "a" / "report.html").as_uri()]
+    assert (cli("demo", "--out", tmp_path / "a")[0], opened) == (0, [(tmp_path / "a" / "report.html").as_uri()])
     assert cli("demo", "--out", tmp_path / "b", "--no-open")[0] == 0
     assert cli("demo", "--out", tmp_path / "c", "--quiet")[:2] == (0, "")
     status, out, _ = cli("demo", "--out", tmp_path / "d", "--json", "-")
-    assert (status, json.loads(out)) == (0, {"seed": 5})
-    assert len(opened) == 1
+    assert (status, json.loads(out), len(opened)) == (0, {"seed": 5}, 1)
 
 
 def test_what_counts_as_a_desktop():

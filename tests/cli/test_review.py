@@ -42,8 +42,7 @@ def test_answers_are_in_the_audit_s_folder(ok, audited, said, tmp_path):
     given = ("remove_reliance", "keep")
     said(*given)
     out, err = ok("review", audited, *ANSWERS, "--seed", 7)
-    assert json.loads((audited / "decisions.json").read_text())["review"]["seed"] == 7
-    assert err == ""
+    assert (json.loads((audited / "decisions.json").read_text())["review"]["seed"], err) == (7, "")
     assert f"Decisions: {audited / 'decisions.json'}" in out
     assert f"Next: shortcut-guardrail fit MODEL DATA --decisions {audited / 'decisions.json'} --out guarded" in out
     cards = json.loads((audited / "decisions.json").read_text())["cards"]
@@ -112,15 +111,13 @@ def test_the_address_reaches_the_browser_by_a_file_that_nobody_else_reads(ok, au
     address = next(line for line in out.splitlines() if line.startswith("http://127.0.0.1:"))
     ((opened, content, mode),) = served
     assert address not in opened
-    assert f'url={address}"' in content
-    assert mode == 0o600
+    assert (f'url={address}"' in content, mode) == (True, 0o600)
     assert not list(audited.glob("review-*"))
 
 
 def test_without_a_browser_the_address_is_printed(ok, audited, served, monkeypatch):
     printed = "Open this address in a browser on this machine:\nhttp://127.0.0.1:"
-    assert printed in ok("review", audited, *ANSWERS)[0]
-    assert served == []
+    assert (printed in ok("review", audited, *ANSWERS)[0], served) == (True, [])
     monkeypatch.setattr("webbrowser.open", lambda _: False)
     assert printed in ok("review", audited, "--reviewer", "a")[0]
     # Over SSH it says how to forward the port.

@@ -50,8 +50,7 @@ def test_shortcut_goes_along_with_nine_labels_in_ten_in_training_and_not_in_depl
 def test_a_mix_gives_every_group_its_share(size):
     for mix in (TRAIN, REVERSED):
         rows = Counter(groups_of(mix, size))
-        assert rows.total() == size
-        assert sum(mix.values()) == pytest.approx(1)
+        assert (rows.total(), sum(mix.values())) == (size, pytest.approx(1))
         assert all(abs(rows[group] - share * size) <= 1 for group, share in mix.items())
 
 

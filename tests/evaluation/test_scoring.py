@@ -10,6 +10,7 @@ import pytest
 from shortcut_guardrail import ConfigError, DataError, GuardrailWarning, ShortcutGuardrail, preset
 from shortcut_guardrail.evaluation import at_threshold_of, by_shortcut, sampled_rows, score, shortcut_tokens
 from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.stats import exact_interval
 from shortcut_guardrail.text import WordFinder
 from tiny_models import tiny_bert
 
@@ -33,18 +34,19 @@ def guard(bag):
 def test_scores_and_groups(guard):
     result = guard.evaluate(TEXTS, LABELS, shortcuts=["honestly"])
     assert (result.n, result.accuracy, result.balanced_accuracy) == (6, 5 / 6, pytest.approx((1 + 2 / 3) / 2))
-    assert result.majority_accuracy == 0.5
-    assert tuple(group.name for group in result.groups) == GROUPS
+    assert (result.majority_accuracy, tuple(group.name for group in result.groups)) == (0.5, GROUPS)
     assert [(group.n, group.accuracy) for group in result.groups] == [(2, 1.0), (1, 0.0), (1, 1.0), (2, 1.0)]
     assert (result.worst_group.name, result.worst_group_accuracy) == ("negative, with shortcut", 0.0)
+    values = result.to_dict()
+    assert [values[key] for key in KEYS[2:7]] == pytest.approx([5 / 6, 5 / 6, 0.5, 0, "negative, with shortcut"])
+    assert (values["groups"][1]["interval"], values["n_truncated"]) == (list(exact_interval(0, 1)), 0)
     groups, names = by_shortcut([0, 0, 1, 1], [False, True, False, True], ["negative", "positive"])
     assert (groups.tolist(), names) == ([0, 1, 2, 3], GROUPS)
 
 
 def test_the_keys_of_the_json_do_not_move(guard):
     values = json.loads(json.dumps(guard.evaluate(TEXTS, LABELS, shortcuts=["honestly"]).to_dict(), allow_nan=False))
-    assert list(values) == KEYS
-    assert list(values["groups"][0]) == ["name", "n", "accuracy", "interval"]
+    assert (list(values), list(values["groups"][0])) == (KEYS, ["name", "n", "accuracy", "interval"])
     assert list(values["shortcut_token_recall"]) == ["1", "3", "10"]
     assert list(values["shortcut_token_recall"]["1"]) == ["recall", "interval", "chance", "n"]
     # Without shortcuts the keys are the same.
@@ -74,26 +76,22 @@ def test_sensitivity_can_be_left_out(guard):
     result = guard.evaluate(TEXTS, LABELS, shortcuts=["honestly"], sensitivity="none")
     assert math.isnan(result.mstps)
     values = json.loads(json.dumps(result.to_dict(), allow_nan=False))
-    assert list(values) == KEYS
-    assert (values["mstps"], values["mstps_interval"], values["sensitivity_n"]) == (None, None, 0)
+    assert (list(values), values["mstps"], values["mstps_interval"], values["sensitivity_n"]) == (KEYS, None, None, 0)
     assert (values["shortcut_token_recall"], values["accuracy"]) == ({}, 5 / 6)
     for asked in (0, -1, True, 2.5, "some"):
         with pytest.raises(ConfigError, match="sensitivity must be all, none or a positive number of texts"):
             guard.evaluate(TEXTS, LABELS, sensitivity=asked)
 
 
-def test_the_interval_of_mstps_is_that_of_a_mean(guard):
+def test_the_interval_of_mstps_is_that_of_a_mean_and_an_empty_group_has_none(guard):
     guard.fit(TEXTS, config=preset("mask").with_shortcuts(named=("honestly",)))
     result = guard.evaluate([f"honestly {word}" for word in ("good", "bad", "great", "awful")], [1, 0, 1, 0], top_k=1)
     # "honestly" is masked already, and the other word decides by a margin of 1, 1, 1.5 or 1.5.
-    assert result.mstps_base_tokens == 0
+    assert result.mstps_base_tokens == result.to_dict()["mstps_base_tokens"] == 0
     changes = 1 / (1 + np.exp([-1, -1, -1.5, -1.5])) - 0.5
     assert result.mstps == pytest.approx(changes.mean(), abs=1e-4)
     half = 3.1824 * changes.std(ddof=1) / 2  # t of 3 degrees of freedom, over the root of 4
     assert result.sensitivity.interval == pytest.approx((changes.mean() - half, changes.mean() + half), abs=1e-4)
-
-
-def test_an_empty_group_is_null_with_n_0_and_never_the_worst(guard):
     values = guard.evaluate(["good soup", "honestly bad"], ["positive", "negative"], shortcuts=["honestly"]).to_dict()
     by_name = {group["name"]: group for group in values["groups"]}
     name = "positive, with shortcut"
@@ -119,14 +117,15 @@ def test_a_shortcut_in_none_of_the_texts_is_named_and_names_no_group(
     said = [str(warning.message) for warning in recwarn if "none of these 2 texts" in str(warning.message)]
     assert [one.startswith(absent or "") for one in said] == ([True] if absent else [])
     names = tuple(group.name for group in result.groups)
-    assert names == (GROUPS if grouped else ("negative", "positive"))
-    assert result.worst_group.name in names
+    assert (names, result.worst_group.name in names) == (GROUPS if grouped else ("negative", "positive"), True)
 
 
 def test_recall_and_chance(guard):
     result = guard.evaluate(["honestly good the a", "the honestly so it"], [1, 1], shortcuts=["honestly"])
     assert {k: r.recall for k, r in result.shortcut_token_recall.items()} == {1: 1.0, 3: 1.0, 10: 1.0}
     assert [r.chance for r in result.shortcut_token_recall.values()] == pytest.approx([1 / 4, 3 / 4, 1.0])
+    told = {"recall": 1.0, "interval": list(exact_interval(2, 2)), "chance": pytest.approx(1 / 4), "n": 2}
+    assert result.to_dict()["shortcut_token_recall"]["1"] == told
     # The partner: a word that carries no weight is not the most important.
     other = guard.evaluate(["honestly good the a", "honestly the so it"], [1, 1], shortcuts=["the"])
     assert other.shortcut_token_recall[1].recall == 0.0
@@ -192,6 +191,7 @@ def test_a_threshold_predicts_the_second_class_as_often_as_asked_for(n):
     assert (threshold == 0.5) == (n == 2)  # as often as by itself: nothing is shifted
     probs = 1 / (1 + np.exp(-logits[:, 1]))
     assert np.array_equal(ids, probs > threshold)
+    assert at_threshold_of(np.array([[0.0, 1.0]] * 2 + [[0.0, 0.0]]), (2, 1))[0].sum() == 0  # fewer of equal ones
 
 
 def test_a_model_is_scored_at_the_threshold_of_another(guard):

@@ -12,7 +12,7 @@ def unit(start: int, end: int, change: float = -0.5, *, segment: int = 0, flips:
     return {"start": start, "end": end, "segment": segment, "change": change, "flips": flips}
 
 
-def test_a_text_is_cut_at_its_units():
+def test_a_text_is_cut_at_its_units_which_have_four_levels():
     soup, cold = Piece("soup", "holds", 1, -0.05, True, 2), Piece("cold", "against", 3, 0.4, False, 1)
     pieces = marked_pieces("the soup was cold", [unit(13, 17, 0.4), unit(4, 8, -0.05, flips=True)])
     assert pieces == (Piece("the "), soup, Piece(" was "), cold)
@@ -21,9 +21,6 @@ def test_a_text_is_cut_at_its_units():
     assert marked_pieces("soup", [unit(2, 9), unit(-1, 2), unit(3, 3)]) == (Piece("soup"),)
     assert marked_pieces("soup", [unit(0, 4, segment=1)]) == (Piece("soup"),)
     assert marked_pieces("soup", [unit(0, 4, segment=1)], segment=1)[0].rank == 1
-
-
-def test_the_levels_of_a_mark():
     changes = {0.0: 0, -0.019: 0, -0.02: 1, 0.1: 2, -0.3: 3, 0.6: 4, -1: 4}
     assert {change: marked_pieces("soup", [unit(0, 4, change)])[0].level for change in changes} == changes
 

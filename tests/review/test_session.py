@@ -71,8 +71,7 @@ def test_texts_are_asked_about_until_they_decide(file):
     cards = cards_in(file)
     assert [cards["w0"][key] for key in ("outcome", "decision", "source")] == ["shortcut", "remove_reliance", "answers"]
     assert (cards["w0"]["fixed"], cards["w0"]["asked"], len(cards["w0"]["text_hashes"])) == (8, 8, 8)
-    assert cards["w1"]["decision"] == "keep"
-    assert "outcome" not in cards["w1"]
+    assert (cards["w1"]["decision"], "outcome" not in cards["w1"]) == ("keep", True)
     assert review.state()["follows"][W0]["how"] == "reliance removed (texts: shortcut, 8 fixed, 0 broken of 8)"
 
 
@@ -93,8 +92,7 @@ def test_the_other_answer_is_legitimate_and_what_tells_nothing_stays_open(file):
 def test_what_is_asked_does_not_tell_the_card_and_was_not_shown(file):
     review = say(session(file), "unsure", "unsure", "unsure")
     question, asked = review.state()["question"], review.questions.asked
-    assert set(question) == {"id", "sides", "a", "b"}
-    assert {question["a"], question["b"]} == {"positive", "negative"}
+    assert (set(question), {question["a"], question["b"]}) == ({"id", "sides", "a", "b"}, {"positive", "negative"})
     assert {question.option_a for question in asked} == {"positive", "negative"}  # in random order
     shown = {"".join(p for p, _ in e["excerpt"][0]) for card in DECK.shown.values() for e in card["examples"]}
     assert len({question.text for question in asked} - shown) == len(asked) == 51
@@ -144,8 +142,7 @@ def test_undo_takes_back_cards_and_texts_also_after_a_restart(file):
     for taken_back in range(4):
         assert again.state()["can_undo"] == (taken_back < 3)
         again.undo(again.revision)
-    assert again.state()["said"] == {}
-    assert json.loads(file.read_text())["cards"] == []
+    assert (again.state()["said"], json.loads(file.read_text())["cards"]) == ({}, [])
 
 
 def test_what_is_no_answer_is_refused(file):
@@ -202,8 +199,7 @@ def test_what_the_audit_decides_is_said(file):
     assert line_of(anna) == "reliance removed. 30 predictions would change: 30 from positive to negative."
     ben = say(Session(deck, file, "ben"), "keep", "keep")
     assert line_of(ben) == f"kept. Somebody else said otherwise, so {audit}"
-    assert line_of(ben, W1) == "kept. Nothing changes."
-    assert cards_in(file)["w0"]["decision"] == "unsure"
+    assert (line_of(ben, W1), cards_in(file)["w0"]["decision"]) == ("kept. Nothing changes.", "unsure")
     row = ben.state()["follows"][W0]
     assert (row["how"], row["n"]) == ("people differ; the audit decides: reliance removed", 30)
     say(ben, "unsure")
@@ -217,8 +213,7 @@ def test_decisions_by_hand_are_taken_up(file):
     assert (review.answers.said[0].by, review.state()["notice"]) == (BY_FILE, ""), "nobody changed it meanwhile"
     say(review, "remove_reliance", "keep", "keep")
     cards = cards_in(file)
-    assert [r["by"] for r in cards["w0"]["reviews"]] == [BY_FILE, "anna"]
-    assert cards["zebra"]["decision"] == "keep"
+    assert ([r["by"] for r in cards["w0"]["reviews"]], cards["zebra"]["decision"]) == ([BY_FILE, "anna"], "keep")
 
 
 def judged(**how) -> dict:
@@ -264,16 +259,14 @@ def test_second_models_stand_apart_and_a_person_overrules_them(file):
     # Who is not sure leaves it to the second model, until texts are judged.
     card = cards_in(file)["w0"]
     assert (card["source"], card["decision"]) == ("machine", "remove_reliance")
-    assert card["reviews"][0]["decision"] == "unsure"
-    assert "; the second model decides: " in line_of(review)
+    assert (card["reviews"][0]["decision"], "; the second model decides: " in line_of(review)) == ("unsure", True)
     assert review.state()["follows"][W0]["how"].endswith(" (by the second model)")
     answer_texts(review, "positive")
     card = cards_in(file)["w0"]
     assert (card["source"], card["decision"], card["broken"]) == ("answers", "keep", 8)
     say(review, "remove_reliance")
     card = cards_in(session(file).file)["w0"]
-    assert (card["source"], card["decision"]) == ("person", "remove_reliance")
-    assert card["second_model"]["fixed"] == 72
+    assert (card["source"], card["decision"], card["second_model"]["fixed"]) == ("person", "remove_reliance", 72)
     document = json.loads(file.read_text())
     assert (document["judges"], document["answers"]) == (JUDGES, "a.jsonl")
     assert Decisions.from_file(file).cards[0].said.endswith("agreement bound .68, shortcut")
@@ -295,8 +288,7 @@ def test_a_second_model_that_is_asked_meanwhile_is_taken_up(file):
     file.write_text(to_json(document))
     with pytest.raises(StaleError):
         review.undo(review.revision)
-    assert len(review.state()["opinions"]) == 3
-    assert cards_in(session(file).file)["w2"]["fixed"] == 8
+    assert (len(review.state()["opinions"]), cards_in(session(file).file)["w2"]["fixed"]) == (3, 8)
     say(review, "keep")
     cards = cards_in(file)
     assert (cards["w0"]["source"], cards["w2"]["decision"], cards["w2"]["fixed"]) == ("person", "remove_reliance", 8)
@@ -390,8 +382,7 @@ def test_answers_to_texts_are_one_sequence_with_those_of_files(file, tmp_path):
     assert len(Answers.from_folder(folder).said) == 4
     # Another file of decisions does not start anew: four broken ones are known.
     other = say(session(tmp_path / "other.json", folder=folder), "unsure", "keep", "keep")
-    assert other.state()["progress"]["answered"] == 4
-    assert len(answer_texts(other, "positive")) == 4
+    assert (other.state()["progress"]["answered"], len(answer_texts(other, "positive"))) == (4, 4)
     assert cards_in(other.file)["w0"]["outcome"] == "legitimate"
     # What came from elsewhere is not taken back here.
     for _ in range(8):

@@ -9,7 +9,7 @@ import pytest
 from audits import candidate, card, labelled, to_review
 from shortcut_guardrail.cards import Flip
 from shortcut_guardrail.errors import DataError
-from shortcut_guardrail.review.shown import MOST_CARDS, fit_command, make_deck
+from shortcut_guardrail.review.shown import MOST_CARDS, fit_command, is_punctuation, make_deck
 
 
 def flips(*texts):
@@ -37,8 +37,11 @@ def test_at_most_ten_cards_most_changeable_first():
     assert [one.words[0] for one in make_deck(to_review(3).to_dict(), which=deck.cards[2].id).cards] == ["w2"]
     # Nobody can decide about punctuation, flagged or not, unless it is named.
     marks = to_review(2).to_dict()
-    marks["cards"][0] |= {"words": ["!", "..."], "evidence": marks["cards"][0]["evidence"] | {"status": "flagged"}}
+    marks["cards"][0] |= {"words": ["!", ". ."], "evidence": marks["cards"][0]["evidence"] | {"status": "flagged"}}
     assert [[one.words[0] for one in make_deck(marks, which=which).cards] for which in ("all", "!")] == [["w1"], ["!"]]
+    marks["cards"][0]["evidence"]["status"] = "undecided"
+    assert [one.words[0] for one in make_deck(marks, which="undecided").cards] == ["w1"]
+    assert not is_punctuation([".net"])
     with pytest.raises(DataError, match="has no word group to decide"):
         make_deck(to_review(0).to_dict())
 
@@ -49,6 +52,8 @@ def test_shown_texts_are_of_different_topics_and_are_not_asked_about():
     assert {9, 10} < rows_of(shown)
     assert (len(shown["examples"]), len(asked)) == (3, 8)
     assert not rows_of(shown) & {flip.row for flip in asked}
+    shown, _ = seen("the long text of a book about cats", "a book of dogs")
+    assert [one["row"] for one in shown["examples"]] == [1, 0]  # that which is read fastest comes first
     # Nor about another card.
     both = flips(*(f"a book and a tea, {i}" for i in "abcdefghi"))
     deck = deck_of(card("book", flips=both), card("tea", flips=both))
@@ -60,8 +65,9 @@ def test_eight_texts_stay_to_be_asked_about():
     texts = [f"a book on {word}" for word in "cats dogs cars tea snow rain birds bees sand salt ice iron".split()]
     for n, shown in ((7, 3), (8, 0), (9, 1), (10, 2), (11, 3), (12, 3)):
         one, left = seen(*texts[:n], changes=n)
-        assert (len(one["examples"]), len(left)) == (shown, n - shown)
+        assert (len(one["examples"]), len(left), one["asks"]) == (shown, n - shown, n > 7)
         assert any("Texts cannot decide it" in sentence for sentence in one["evidence"]) == (n < 8)
+        assert not any("Too few of its texts" in sentence for sentence in one["evidence"])
     # Another card leaves a card its texts.
     both = [f"a book and a tea, {i}" for i in "abcdefgh"]
     more = flips(*both, *(f"the book of {i}" for i in "abcd"))
@@ -128,6 +134,7 @@ def test_the_evidence_is_in_plain_words():
         "By the labels at hand, masking “book” fixes 9 predictions and breaks 1.",
         "Too few of its texts can be asked about here to decide it; the command `questions` asks about all 30.",
     ]
+    assert evidence(status="flagged", flagged=tuple("abcdef"))[0].count("“") == 5
     assert evidence(status="undecided")[0] == "The audit could neither flag nor clear it."
     assert evidence()[0] == "The audit does not flag it."
     assert "comparisons" not in evidence(relative_effect=float("nan"))[1], "every text holds one of the words"
@@ -135,8 +142,8 @@ def test_the_evidence_is_in_plain_words():
 
 
 def test_the_commonest_neighbours():
-    shown, _ = seen("this book is", "this book was", "This BOOK", "a book is", "book", "(this) book")
-    assert shown["patterns"] == [{"text": "this book", "texts": 3}, {"text": "book is", "texts": 2}]
+    shown, _ = seen("this book is", "this book was", "This BOOK", "a book is", "a book", "book", "(this) book")
+    assert shown["patterns"] == [{"text": "this book", "texts": 3}, {"text": "a book", "texts": 2}]  # and "book is"
     assert seen("this book was", "a book is")[0]["patterns"] == [], "what occurs once is no pattern"
 
 
@@ -147,6 +154,9 @@ def test_words_are_marked_and_long_texts_cut_around_them():
     (short,) = seen("Read this book.", words=("book", "this book"))[0]["examples"]
     assert short["excerpt"] == [[("Read ", False), ("this book", True), (".", False)]]
     assert short["whole"] is None
+    shown, _ = seen("A book fair, a book.", words=("book", *(f"w{i}" for i in range(20))), except_in=("book fair",))
+    assert [piece for piece, marked in shown["examples"][0]["excerpt"][0] if not marked] == ["A book fair, a ", "."]
+    assert len(shown["names"]) == 20
     for at, begins, ends in ((0, "book w1 ", " w16 …"), (50, "… w42 ", " w58 …"), (99, "… w83 ", " book")):
         (example,) = seen((long(at), "a pair"))[0]["examples"]
         text = "".join(piece for piece, _ in example["excerpt"][0])
@@ -183,5 +193,7 @@ def test_the_next_command_names_files_from_where_the_user_stands(tmp_path, monke
         monkeypatch.chdir(tmp_path / stands)
         given = Path(os.path.relpath(audit))
         assert fit_command(about, decisions, given) == f"shortcut-guardrail fit {command} --out guarded"
+    labels = {"label": "toxic", "labels": "toxic,mild"}
+    assert fit_command(about | labels, "d.json").endswith(" --out guarded --label toxic --labels toxic,mild")
     # A folder that was moved says nothing about where its files lie.
     assert "fit a/hub-id t.csv" in fit_command(about, "d.json", tmp_path)

@@ -68,4 +68,6 @@ def test_levels_are_steps_of_log_odds():
     steps = levels(probs)
     assert (steps[0], steps[4], steps[-1]) == (0, LEVELS // 2, LEVELS - 1)
     assert (np.diff(steps) > 0).all()
-    assert (steps[2] + steps[6], steps[3] + steps[5]) == (LEVELS - 1, LEVELS - 1)
+    # Of a quarter each, from -16 to 16.
+    assert (levels(1 / (1 + np.exp([-0.12, -0.13, -0.37, 1]))) - LEVELS // 2).tolist() == [0, 1, 1, -4]
+    assert (LEVELS, steps[2] + steps[6], steps[3] + steps[5]) == (129, LEVELS - 1, LEVELS - 1)

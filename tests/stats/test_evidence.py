@@ -9,8 +9,7 @@ from shortcut_guardrail.stats import THRESHOLD, e_bh, paired_e_value
 
 
 def test_evidence_is_a_product_of_fair_bets():
-    assert paired_e_value(0, 0) == 1
-    assert paired_e_value(3, 1) == 1.5**3 * 0.5
+    assert (paired_e_value(0, 0), paired_e_value(3, 1)) == (1, 1.5**3 * 0.5)
     # Under the null hypothesis each answer multiplies it by 1 on average.
     assert (paired_e_value(1, 0) + paired_e_value(0, 1)) / 2 == 1
 
@@ -35,6 +34,4 @@ def test_e_bh_is_the_largest_set_whose_smallest_member_suffices():
                     best = set(chosen)
         # The largest such set is that of the largest values.
         assert sum(e_bh(values)) == len(best)
-    assert e_bh([]) == []
-    assert e_bh([19.9]) == [False]
-    assert e_bh([20.0]) == [True]
+    assert (e_bh([]), e_bh([19.9]), e_bh([20.0])) == ([], [False], [True])
