@@ -177,9 +177,8 @@ def test_a_classifier_that_is_open_already_answers_in_the_labels_asked_for(encod
     found = opened(classifier, labels)
     assert found.label_names == tuple(labels)
     assert found.fingerprint() == classifier.fingerprint()
-    np.testing.assert_allclose(
-        found.predict_proba(TEXTS)[:, labels.index("negative")], classifier.predict_proba(TEXTS)[:, 1]
-    )
+    column = found.predict_proba(TEXTS)[:, labels.index("negative")]
+    np.testing.assert_allclose(column, classifier.predict_proba(TEXTS)[:, 1])
     with pytest.raises(ModelError, match="has other labels"):
         opened(classifier, ["good", "bad"])
 

@@ -7,7 +7,7 @@ import torch
 from shortcut_guardrail.classifiers import log_probs
 from shortcut_guardrail.classifiers.probabilities import checked_probs, geometric_mean, log_softmax
 from shortcut_guardrail.errors import RunError
-from shortcut_guardrail.models import measured_seconds
+from shortcut_guardrail.models import measured_seconds, n_characters
 
 NAN, EVEN = float("nan"), [[0.25, 0.75]]
 
@@ -17,11 +17,9 @@ def test_probabilities_become_logarithms():
     np.testing.assert_allclose(np.exp(found), [[0.25, 0.75], [1, 1e-12], [NAN, NAN]])
 
 
-@pytest.mark.parametrize(
-    "made", [lambda: torch.tensor(EVEN, requires_grad=True), lambda: torch.tensor(EVEN, dtype=torch.bfloat16)]
-)
-def test_tensors_serve_as_they_come(made):
-    assert checked_probs(made(), 1, ["a", "b"], "f").tolist() == EVEN
+@pytest.mark.parametrize("options", [{"requires_grad": True}, {"dtype": torch.bfloat16}])
+def test_tensors_serve_as_they_come(options):
+    assert checked_probs(torch.tensor(EVEN, **options), 1, ["a", "b"], "f").tolist() == EVEN
 
 
 @pytest.mark.parametrize(
@@ -60,4 +58,5 @@ def test_seconds_are_those_of_a_few_texts(monkeypatch):
     assert {asked[1][0], asked[1][-1]} == {texts[0], texts[-1]}
     assert seconds == pytest.approx(2 * 5050 / sum(map(len, asked[1])))
     assert measured_seconds(lambda few: asked.append(few), []) == 0
+    assert [n_characters(text) for text in ("good", ("good", "bad"))] == [4, 7]
     assert len(asked) == 2

@@ -121,9 +121,8 @@ def test_an_output_that_is_there_is_not_replaced_unasked(refused, no_model, data
             target.mkdir()
             (target / "mine").write_text("mine")
         before = files_in(tmp_path)
-        assert refused(*arguments) == (
-            f"'{target}' already exists. Choose another place, or allow it to be replaced with --overwrite."
-        )
+        there = f"'{target}' already exists. Choose another place, or allow it to be replaced with --overwrite."
+        assert refused(*arguments) == there
         assert files_in(tmp_path) == before
 
 
@@ -164,10 +163,8 @@ def test_an_unknown_label_gets_a_suggestion(refused, model_folder, data, write_c
         "audit": (path, "--label-column", "label", "--out", tmp_path / "out"),
     }.items():
         said = refused(command, model_folder, *options)
-        assert said == (
-            f"{path}, line 2: the model has no label 'postive' (it has: negative, mixed, positive). Did you mean "
-            "'positive'?"
-        )
+        known = "the model has no label 'postive' (it has: negative, mixed, positive). Did you mean 'positive'?"
+        assert said == f"{path}, line 2: {known}"
 
 
 def test_a_traceback_is_shown_when_asked_for(cli, tmp_path):

@@ -116,9 +116,7 @@ def test_cards_are_named_by_a_word_or_an_id(run, audited, data, tmp_path):
     # A word may stand on two cards, one for each class.
     with_another("quite", "honestly")
     named = f"{honestly['id']} (honestly), 0123456789ab (quite)"
-    assert f"--word-groups honestly means 2 word groups of the audit: {named}. Give an id." in asked(
-        "honestly", status=2
-    )
+    assert f"-groups honestly means 2 word groups of the audit: {named}. Give an id." in asked("honestly", status=2)
 
 
 @pytest.fixture

@@ -88,9 +88,7 @@ def test_a_second_model_decides_and_every_answer_is_kept(run, asked, data, tmp_p
     distinct, flips = json.loads((asked[0] / "audit.json").read_text())["n_distinct"], 24
     low, high = opinion["at_stake"]
     assert 0.5 * flips / distinct < low <= flips / distinct == pytest.approx(high, abs=0.01)
-    assert (
-        f"At stake: masking “honestly” would bring {100 * low:.1f} to {100 * high:.1f} more right predictions" in shown
-    )
+    assert f"masking “honestly” would bring {100 * low:.1f} to {100 * high:.1f} more right predictions" in shown
     assert "outcome" not in honestly, "what people say stands apart"
     document = json.loads(out.read_text())
     (judge,) = document["judges"]
@@ -103,9 +101,8 @@ def test_a_second_model_decides_and_every_answer_is_kept(run, asked, data, tmp_p
     options = ("--decisions", out, "--strategy", "mask", "--text-column", "text")
     run("fit", "model", data, *options, "--out", tmp_path / "g")
     assert reasons_in(tmp_path / "g")["honestly"] == "second model"
-    assert (
-        "Of these decided by a second model (fixed : broken) | `honestly`" in (tmp_path / "g" / "README.md").read_text()
-    )
+    card = (tmp_path / "g" / "README.md").read_text()
+    assert "Of these decided by a second model (fixed : broken) | `honestly`" in card
 
 
 def test_what_labels_mean_and_where_answers_are_kept_is_handed_on(run, asked, tmp_path, monkeypatch):

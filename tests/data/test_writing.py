@@ -106,9 +106,7 @@ def test_what_others_put_in_the_place_of_old_files_stays(tmp_path):
 
 def test_a_folder_of_somebody_else_is_refused_and_an_empty_one_filled(tmp_path):
     (tmp_path / "photos").write_text("mine")
-    with pytest.raises(
-        ConfigError, match=rf"holds files, but no {KEY}, which each such folder has: this program did not"
-    ):
+    with pytest.raises(ConfigError, match=rf"holds files, but no {KEY}, which each such folder has: this program did"):
         save(tmp_path, a="new")
     (tmp_path / "out").mkdir(mode=0o700)
     fill(half="half")(tmp_path / "out" / ".filling")  # of a writer that was killed
@@ -202,9 +200,8 @@ def cut_short(request, tmp_path, monkeypatch):
         patch.setattr(broken, fail)
         with pytest.raises(RunError) as raised:
             save(out, a="new", b_json="new", c="new")
-    assert str(raised.value).endswith(
-        "could not be written: Input/output error. The next run that writes there completes it first."
-    )
+    ends = "could not be written: Input/output error. The next run that writes there completes it first."
+    assert str(raised.value).endswith(ends)
     return out
 
 
@@ -212,9 +209,7 @@ def test_what_was_cut_short_is_no_version(cut_short):
     assert not (cut_short / "b.json").exists()  # it goes first and comes last: PEFT and Transformers find nothing
     notes = cut_short / "notes"
     for act in (check_whole, lambda out: read_whole(out, dict), lambda _: check_output(notes, overwrite=False)):
-        with pytest.raises(
-            DataError, match=r"is being replaced, or that was interrupted\. If no run is writing to it, give"
-        ):
+        with pytest.raises(DataError, match=r"is being replaced, or that was interrupted\. If no run is writing to it"):
             act(cut_short)
 
 

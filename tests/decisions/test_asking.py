@@ -96,10 +96,8 @@ def test_once_a_card_is_decided_the_rest_is_counted_anew():
     said = answered([*honestly, *stops])
     found = {one.id: one for one in decide(first, said).cards}
     # Of twenty right answers about the full stop half wait: their texts hold "honestly".
-    assert [(found[card].outcome, found[card].fixed) for card in ("honestly", ".")] == [
-        ("shortcut", 8),
-        ("shortcut", 8),
-    ]
+    of = [(found[card].outcome, found[card].fixed) for card in ("honestly", ".")]
+    assert of == [("shortcut", 8), ("shortcut", 8)]
     waiting = {one.id: one for one in decide(first, answered([*honestly, *(k for k in stops if k.holds)])).cards}["."]
     assert (waiting.outcome, waiting.fixed, waiting.waiting) == ("open", 0, sum(bool(key.holds) for key in stops))
 

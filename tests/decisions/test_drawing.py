@@ -125,19 +125,14 @@ def test_a_key_says_which_other_cards_its_text_holds_words_of():
 
 def test_a_text_that_still_flips_between_the_same_classes_keeps_its_question():
     _, keys = drawn({"c": FLIPS["first-card"][:4], "other": FLIPS["first-card"][:4]})
-    still = [
-        Flip.of(0, "negative", "positive", TEXTS[0]),
-        Flip.of(1, "positive", "mixed", TEXTS[1]),
-        FLIPS["first-card"][2],
-    ]
+    still = [Flip.of(0, *NAMES[:2], TEXTS[0]), Flip.of(1, "positive", "mixed", TEXTS[1]), FLIPS["first-card"][2]]
     renewed = Drawing("audit-1", NAMES, keys).renewed({"c": still})
     assert [key.id for key in renewed] == [key.id for key in keys]
     hashes = {text_hash(text): i for i, text in enumerate(TEXTS)}
     counts = {(key.card, hashes[key.text_hash]): key.counts for key in renewed}
     # The second flips to another class, and the last not at all; of the other card nothing was counted.
-    assert counts == {("c", 0): True, ("c", 1): False, ("c", 2): True, ("c", 3): False} | {
-        ("other", i): True for i in range(4)
-    }
+    of_other = {("other", i): True for i in range(4)}
+    assert counts == of_other | {("c", 0): True, ("c", 1): False, ("c", 2): True, ("c", 3): False}
     turned = {hashes[key.text_hash]: key.masked_option for key in renewed if key.card == "c"}
     was = {hashes[key.text_hash]: key.masked_option for key in keys if key.card == "c"}
     assert (turned[0] != was[0], turned[2] == was[2]) == (True, True)
@@ -149,9 +144,8 @@ def test_a_total_is_spent_on_the_first_cards_as_far_as_it_may_decide_them():
     flips = {name: [Flip.of(i, "positive", "negative", f"{name} {i}") for i in range(30)] for name in "abc"}
 
     def asked(total, least=None, flips=flips, **how):
-        questions, keys = Drawing("audit-1", NAMES, **how).of_flips(
-            flips, total=total, least=least or dict.fromkeys(flips, 8)
-        )
+        least = least or dict.fromkeys(flips, 8)
+        questions, keys = Drawing("audit-1", NAMES, **how).of_flips(flips, total=total, least=least)
         assert len(questions) <= total
         return Counter(key.card for key in keys)
 

@@ -114,10 +114,7 @@ def test_what_is_at_stake_is_a_share_of_the_audited_texts():
 
 
 def test_a_machine_never_says_legitimate():
-    for fixed, why in (
-        (0.6, "is not clearly more than the 0.5"),
-        (0.05, "That does not show that the words are legitimate"),
-    ):
+    for fixed, why in ((0.6, "is not clearly more than the 0.5"), (0.05, "not show that the words are legitimate")):
         found, _ = judged(noisy(0.8, fixed))
         assert (found.outcome, why in found.reason) == ("open", True)
 
@@ -186,9 +183,8 @@ def test_why_a_card_is_open_where_something_is_at_stake():
     full = noisy(0.8, 1.0)
     unstable = judged(lambda text: 1.0 if text.startswith("book") and int(text.split()[-1]) > 24 else full(text))[0]
     assert unstable.at_stake[0] > 0
-    assert unstable.reason.endswith(
-        "but only 25 of 60 predictions are fixed whether the second model sees the words or not."
-    )
+    ends = "25 of 60 predictions are fixed whether the second model sees the words or not."
+    assert unstable.reason.endswith(f"but only {ends}")
 
 
 def test_neither_the_order_of_the_labels_nor_the_direction_of_flips_makes_a_difference():
@@ -270,9 +266,8 @@ def test_a_judge_that_drops_more_than_a_third_of_the_flips_leaves_the_card_open(
         dropped = {f"{side} {i}" for i in range(missing)}
         found, _ = judged(lambda text, dropped=dropped: np.nan if text in dropped else full(text))
         assert (found.fixed, found.unanswered) == (60 - missing, missing)
-        assert ("No qualified second model gave a prediction for 21 of its 60 texts." in found.reason) == (
-            missing == 21
-        )
+        said = "No qualified second model gave a prediction for 21 of its 60 texts."
+        assert (said in found.reason) == (missing == 21)
 
 
 @pytest.mark.parametrize(("n", "enough"), [(24, False), (25, True)])

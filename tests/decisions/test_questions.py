@@ -79,9 +79,7 @@ def test_words_are_cut_with_the_space_that_they_leave(folder):
 
 
 def test_nothing_asked_a_damaged_line_and_another_audit_are_told(folder):
-    with pytest.raises(
-        DataError, match=r"Nothing was asked about the audit .* it has no questions.jsonl. Run `questions`"
-    ):
+    with pytest.raises(DataError, match=r"Nothing was asked about the audit .* it has no questions.jsonl. Run "):
         Questions.from_folder(folder)
     asked(folder).save(folder)
     file = folder / "questions.jsonl"

@@ -3,11 +3,13 @@
 import json
 import re
 import shutil
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from transformers.utils import logging
 
 from shortcut_guardrail.attribution.saliency import find_important_tokens
 from shortcut_guardrail.config import AdapterConfig
@@ -15,7 +17,7 @@ from shortcut_guardrail.errors import ConfigError, GuardrailWarning, ModelError,
 from shortcut_guardrail.mitigation.lora import attach_adapter
 from shortcut_guardrail.mitigation.maskcl import train_adapter
 from shortcut_guardrail.models import measured_seconds, weights
-from shortcut_guardrail.models.classifier import TextClassifier, _control_ids
+from shortcut_guardrail.models.classifier import TextClassifier, _control_ids, usable_length
 from shortcut_guardrail.models.loading import load_model
 from tiny_models import FAMILIES, tiny_bert, wordpiece_tokenizer
 
@@ -65,11 +67,16 @@ def test_padding_and_batches_change_no_prediction_and_pairs_get_the_tokenizers_s
     assert all(one is other or torch.equal(one, other) for one, other in zip(part[1:], own[1:], strict=True))
 
 
-@pytest.mark.parametrize(("name", "most"), [("bert", 34), ("roberta", 32)])  # of 34 rows, two are never reached
-def test_a_tokenizer_without_a_limit_takes_the_models(family, name, most):
+# Of 34 rows of RoBERTa's, two are never reached; it puts four special tokens around a pair, and BERT three.
+@pytest.mark.parametrize(("name", "fewest", "most"), [("bert", 5, 34), ("roberta", 6, 32)])
+def test_a_tokenizer_without_a_limit_takes_the_models(family, name, fewest, most):
     model, tokenizer = family(name)
     tokenizer.model_max_length = int(1e30)
     assert TextClassifier(model, tokenizer).max_length == most
+    assert TextClassifier(model, tokenizer, max_length=fewest).max_length == fewest
+    with pytest.raises(ConfigError, match=f"between {fewest} and {most} for this model"):
+        TextClassifier(model, tokenizer, max_length=fewest - 1)
+    assert usable_length(SimpleNamespace(config=SimpleNamespace(), named_modules=list), tokenizer, None) == 512
 
 
 def test_the_embedding_is_position_0_before_the_pooler_or_the_mean_over_real_tokens(family, bert):
@@ -81,6 +88,8 @@ def test_the_embedding_is_position_0_before_the_pooler_or_the_mean_over_real_tok
     assert not torch.allclose(classifier.embed(batch), output.pooler_output)
     with pytest.warns(GuardrailWarning, match="never saw the mask token"):
         TextClassifier(*family("electra"))
+    with warnings.catch_warnings(action="error"):
+        TextClassifier(*family("electra"), masks=False)
     pools = TextClassifier(*family("modernbert"))  # its head takes the mean
     batch = pools.collate(pools.encode(texts), [0, 1])
     hidden = pools.encoder(**batch.model_inputs()).last_hidden_state
@@ -136,12 +145,7 @@ SEVERAL = {"problem_type": "multi_label_classification"}
         ({"problem_type": "single_label_classification"}, {"head": "sigmoid"}, ConfigError, "needs a model with an"),
         ({}, {"head": "relu"}, ConfigError, "head must be softmax or sigmoid, but is 'relu'"),
         ({"n_classes": 1, "problem_type": "regression"}, {}, ModelError, "has a regression head"),
-        (
-            SEVERAL,
-            {},
-            ConfigError,
-            "has a multi-label head, so that negative, mixed, positive .* as in label='negative'",
-        ),
+        (SEVERAL, {}, ConfigError, "has a multi-label head, so that negative, mixed, positive .* label='negative'"),
         ({}, {"head": "sigmoid"}, ConfigError, "has a multi-label head"),
         (SEVERAL, {"label": "Mixed"}, ConfigError, "label= is 'Mixed', but .* negative, mixed, .* mean 'mixed'"),
         ({}, {"label": "mixed"}, ConfigError, "gives each exactly one of negative, mixed, positive"),
@@ -150,7 +154,6 @@ SEVERAL = {"problem_type": "multi_label_classification"}
         (SEVERAL, {"label": "mixed", "thresholds": {"rude": 0.3}}, ConfigError, "names 'rude', but .* the labels neg"),
         ({}, {"thresholds": {"mixed": 0.3}}, ConfigError, "has a softmax head, which has none"),
         ({}, {"batch_size": 0}, ConfigError, "batch_size must be at least 1, but is 0"),
-        ({}, {"max_length": 4}, ConfigError, "max_length must lie between 5 and 32 for this model, but is 4"),
         ({}, {"max_length": 33}, ConfigError, "max_length must lie between 5 and 32 for this model, but is 33"),
         ({}, {"precision": "int8"}, ConfigError, "precision must be auto, float32 or bfloat16"),
     ],
@@ -164,19 +167,22 @@ def test_what_is_refused(made, options, kind, message):
 
 def test_models_and_tokenizers_that_lack_something_and_what_is_just_allowed(bert):
     model, tokenizer = bert
+    without_padding = wordpiece_tokenizer()
+    without_padding.pad_token = None
     for made, message in (
+        ((model, SimpleNamespace(mask_token_id=4)), "is not a fast tokenizer, which is needed"),
+        ((model, without_padding), "has no padding token. Set tokenizer.pad_token"),
         ((model.bert, tokenizer), "BertModel, which has no text-class"),
         ((model, wordpiece_tokenizer(model_max_length=4)), "take 4 tokens at most, .* at least 5 are needed"),
     ):
         with pytest.raises(ModelError, match=message):
             TextClassifier(*made)
-    assert TextClassifier(*bert, max_length=5).max_length == 5
     assert TextClassifier(*tiny_bert(n_classes=1), head="sigmoid").label_names == ("0", "1")
     with torch.no_grad():
-        model.classifier.bias.fill_(float("nan"))
+        model.bert.embeddings.word_embeddings.weight[tokenizer.convert_tokens_to_ids("awful")] = float("nan")
     classifier = TextClassifier(*bert)
-    with pytest.raises(RunError, match="logits for text 1 are not finite numbers"):
-        classifier.predict_logits(classifier.encode(["good"]))
+    with pytest.raises(RunError, match="logits for text 2 are not finite numbers"):  # which comes last in its batch
+        classifier.predict_logits(classifier.encode(["the soup was cold", "awful", "the soup"]))
 
 
 def test_tokens_that_steer_a_model_are_told_by_role_or_look():
@@ -195,9 +201,12 @@ def test_what_is_known_of_tokens(bert):
     assert encoded.controls.tolist() == [True, False] == encoded.select([1, 0]).controls.tolist()[::-1]
     # Of a span are the tokens with a character in it, and not the one that begins where it ends.
     touching = classifier.encode(["good,soup"])
-    assert [np.flatnonzero(touching.tokens_within(0, 0, *span)).tolist() for span in ((0, 4), (3, 5))] == [[1], [1, 2]]
+    spans = [np.flatnonzero(touching.tokens_within(0, 0, *span)).tolist() for span in ((0, 4), (3, 5), (4, 5))]
+    assert spans == [[1], [1, 2], [2]]
     cut = TextClassifier(*bert, max_length=6).encode(["the soup was cold and slow"])
     assert (cut.truncated.tolist(), cut.visible_text(0)) == ([True], "the soup was cold")
+    pair = TextClassifier(*bert, max_length=9).encode([("the soup was cold and slow", "honestly " * 4)])
+    assert [pair.visible_text(0, side) for side in (0, 1)] == ["the soup was", "honestly honestly honestly"]
 
 
 def test_a_fingerprint_is_that_of_the_weights_without_the_adapter_and_computed_once(bert, tmp_path, monkeypatch):
@@ -220,9 +229,13 @@ def test_a_fingerprint_is_that_of_the_weights_without_the_adapter_and_computed_o
 
 
 def test_texts_are_answered_as_their_tokens_are_and_a_cut_is_said(bert, texts, monkeypatch):
-    classifier = TextClassifier(*bert)
+    classifier, told = TextClassifier(*bert, batch_size=3), []
     assert len(classifier.capabilities) == 3
-    np.testing.assert_array_equal(classifier.predict_proba(texts), classifier.predict_proba(classifier.encode(texts)))
+    encoded = classifier.encode(texts, progress=lambda *now: told.append(now))
+    probs = classifier.predict_proba(texts, progress=lambda *now: told.append(now))
+    assert told == [("Tokenising", 8, 8), *(("Predicting", done, 8) for done in (3, 6, 8))]
+    assert classifier.spent.answers == 8
+    np.testing.assert_array_equal(probs, classifier.predict_proba(encoded))
     with pytest.warns(GuardrailWarning, match="sees only the beginning of 1 text: it takes at most 32 tokens"):
         found = classifier.predict_proba(["good " * 50, "bad"])
     np.testing.assert_allclose(found.sum(axis=1), 1)
@@ -235,36 +248,42 @@ def test_texts_are_answered_as_their_tokens_are_and_a_cut_is_said(bert, texts, m
     assert (record["kind"], record["fingerprint"]) == ("classifier", classifier.fingerprint())
 
 
-def test_folders_that_are_no_models_damaged_weights_and_a_missing_head(bert, model_folder, tmp_path):
+@pytest.mark.parametrize("bars", [True, False])
+def test_folders_that_are_no_models_damaged_weights_and_a_missing_head(bert, family, model_folder, tmp_path, bars):
     weights_file = shutil.copytree(model_folder, tmp_path / "cut") / "model.safetensors"
     weights_file.write_bytes(weights_file.read_bytes()[:1000])
-    for part in (bert[0].bert, bert[1]):
+    model, tokenizer = family("roberta")
+    for part in (model.roberta, tokenizer):
         part.save_pretrained(tmp_path / "bare")
-    (tmp_path / "pickled").mkdir()
-    for name in ("config.json", "pytorch_model.bin"):
-        (tmp_path / "pickled" / name).write_text("{}")
+    for part in (bert[0].config, bert[1]):
+        part.save_pretrained(tmp_path / "pickled")
+    torch.save(bert[0].state_dict(), tmp_path / "pickled" / "pytorch_model.bin")
+    (logging.enable_progress_bar if bars else logging.disable_progress_bar)()
+    logging.set_verbosity(before := logging.CRITICAL)
+    head = [f"classifier\\.{name}" for name in (r"dense\.bias", r"dense\.weight", r"out_proj\.bias")]
     for name, message in (
         ("", r"holds no config\.json"),
         ("pickled", r"holds no \.safetensors file.*allow_pickle=True"),
         ("cut", "could not be loaded as a text classifier"),
-        ("bare", r"has no weights for classifier\.bias"),
+        ("cut/config.json", "is a file; give the folder that holds the model"),
+        ("bare", f"has no weights for {', '.join(head)} and others: it is a bare encoder"),
     ):
         with pytest.raises(ModelError, match=message):
             load_model(tmp_path / name)
+    own, loaded = (TextClassifier(*both) for both in (bert, load_model(tmp_path / "pickled", allow_pickle=True)))
+    assert own.fingerprint() == loaded.fingerprint()
+    assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == (before, bars), "Transformers is as it was"
+    logging.set_verbosity_warning()
 
 
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        (
-            {"id2label": dict(enumerate("abcd"))},
-            "id2label names 4 classes (a, b, c, d), but the weights have 3. Name each class",
-        ),
-        (
-            {"id2label": {0: "a"}},
-            "id2label names 1 class (a), but the weights have 3. Name each class of the weights once",
-        ),
+        ({"id2label": dict(enumerate("abcd"))}, "id2label names 4 classes (a, b, c, d), but the weights have 3. Name"),
+        ({"id2label": {0: "a"}}, "id2label names 1 class (a), but the weights have 3. Name each class of the weights"),
         ({"hidden_size": 2}, "follows from it. Save the model again."),
+        ({"id2label": dict(enumerate(map(str, range(10_001))))}, "num_labels must be a whole number from 0 to 10000"),
+        ({"num_hidden_layers": 1001}, "num_hidden_layers must be a whole number from 0 to 1000, but is 1001"),
         ({"vocab_size": 2}, "bert.embeddings.word_embeddings.weight has the shape"),
     ],
 )

@@ -80,9 +80,8 @@ def test_it_is_audited_by_cutting_and_distilled_and_loaded_by_peft_alone(decoder
     guard.save_pretrained(tmp_path / "guard")
     again = ShortcutGuardrail.from_pretrained(tmp_path / "guard", base=model)
     np.testing.assert_allclose(again.predict_proba(TEXTS), after, atol=1e-5)
-    guarded = TextClassifier(
-        PeftModel.from_pretrained(copy.deepcopy(model), tmp_path / "guard").merge_and_unload(), tokenizer
-    )
+    merged = PeftModel.from_pretrained(copy.deepcopy(model), tmp_path / "guard").merge_and_unload()
+    guarded = TextClassifier(merged, tokenizer)
     np.testing.assert_allclose(guarded.predict_proba(TEXTS), after, atol=1e-4)
 
 

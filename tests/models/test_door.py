@@ -48,10 +48,7 @@ GIVEN = {
         lambda: pipeline("text-classification", tiny_bert()[0], tokenizer=tiny_bert()[1], device="cpu"),
         r"A pipeline \(transformers.*\) is no model\. Give its parts: pipeline\.model and pipeline\.tokenizer",
     ),
-    "scikit-learn": (
-        lambda: make_pipeline(LogisticRegression()),
-        r"an object of sklearn\.pipeline\.Pipeline, not one of",
-    ),
+    "scikit-learn": (lambda: make_pipeline(LogisticRegression()), r"an object of sklearn\.pipeline\.Pipeline, not"),
     "SetFit": (SetFitModel, "SetFitModel is a sentence encoder with a head outside of it.*any-classifier.md"),
     "ONNX": (
         InferenceSession,
@@ -59,10 +56,7 @@ GIVEN = {
     ),
     "function": (lambda: len, "The model is a function, not one of Transformers"),
     "module": (lambda: nn.Linear(2, 2), r"The model is a torch\.nn\..*Linear, not one of Transformers\. Give a Transf"),
-    "quantised": (
-        quantised,
-        "This BertForSequenceClassification is quantised, .* Repair the model that it was made from",
-    ),
+    "quantised": (quantised, "This BertForSequenceClassification is quantised, .* Repair the model that it was made"),
     "BART": (bart, "A BartForSequenceClassification reads a text twice, .* Give a classifier on an encoder alone"),
     "T5": (
         lambda: encoder_decoder("t5", d_model=16, d_ff=16, d_kv=8, num_layers=1, num_heads=2),

@@ -126,10 +126,8 @@ def test_dropout_drops_within_a_grid_too(bert, monkeypatch, most_pairs):
     classifier = TextClassifier(*bert)
     packed = classifier.pack(classifier.collate(classifier.encode(TEXTS), range(len(TEXTS))))
     states = torch.randn(3, 1, 2, packed.input_ids.shape[1], 8, generator=torch.Generator().manual_seed(0))
-    whole, dropped = (
-        packing._attend(bert[0], *states.requires_grad_(), None, packed_runs=packed.runs, dropout=p)[0]
-        for p in (0, 0.5)
-    )
+    how = bert[0], *states.requires_grad_(), None
+    whole, dropped = (packing._attend(*how, packed_runs=packed.runs, dropout=p)[0] for p in (0, 0.5))
     assert torch.isfinite(dropped).all()
     assert not torch.allclose(whole, dropped)
 

@@ -27,11 +27,8 @@ def test_a_hash_recognises_a_text_and_tells_a_pair_from_its_halves():
 
 POINT = CurvePoint(0.3, score=0.75, accuracy=0.75, interval=(0.2, 0.99), gained=1, lost=0, p_value=1.0)
 READ = {"label_names": ("bad", "good"), "head": "softmax", "max_length": 32, "precision": "float32"}
-USED = {
-    "debias_strength": 0.3,
-    "strength_source": "calibrated",
-    "calibration": Calibration(0.3, 4, "accuracy", (POINT,)),
-}
+USED = {"debias_strength": 0.3, "strength_source": "calibrated"}
+USED |= {"calibration": Calibration(0.3, 4, "accuracy", (POINT,))}
 MADE = {"strategy": "maskcl", "plain_peft_equivalent": True, "config": preset("paper"), "support_hashes": ("ab",)}
 MADE |= {"seed": 0, "seconds": {"adapt": 1.0}, "versions": {"shortcut-guardrail": "0.1.0"}}
 BASE = {"name": "owner/model", "revision": None, "fingerprint": "f" * 64}
@@ -112,9 +109,8 @@ def test_the_model_card_states_what_a_reader_needs():
     assert "0.3 (calibrated)" in card
     assert "| 0.3 | 0.750" in card
     assert "was not checked with labels" not in card
-    assert "The strength was not checked with labels" in model_card(
-        replace(RECORD, calibration=None, strength_source="fixed")
-    )
+    unchecked = replace(RECORD, calibration=None, strength_source="fixed")
+    assert "The strength was not checked with labels" in model_card(unchecked)
 
 
 def test_the_model_card_says_what_is_neutralised_and_certified():
@@ -146,9 +142,8 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
     assert "Certificate" not in model_card(RECORD)
 
 
-FEW = (
-    "Strength 0.3 predicts more of the labelled ones rightly, but the difference is too small to overrule it (p = 0.5)."
-)
+FEW = "Strength 0.3 predicts more of the labelled ones rightly, but the difference is too small to overrule it"
+FEW += " (p = 0.5)."
 MORE = "which the labels overrule: strength 0.3, or the original model, predicts more of them rightly (p = 0.01)."
 
 

@@ -70,9 +70,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.private.setdefault(repo, asked.get("private") or asked.get("visibility") == "private")
             self.answer({"url": f"{self.server.address}/{repo}"}, 409 if known else 200)
         elif parts[4] == "preupload":
-            files = [
-                {"path": f["path"], "uploadMode": "regular", "shouldIgnore": False} for f in json.loads(body)["files"]
-            ]
+            how = {"uploadMode": "regular", "shouldIgnore": False}
+            files = [{"path": f["path"], **how} for f in json.loads(body)["files"]]
             self.answer({"files": files})
         else:
             versions = self.server.repos["/".join(parts[2:4])]

@@ -17,6 +17,7 @@ from made_guards import TEXTS
 from shortcut_guardrail import CertifyConfig, ConfigError, GuardrailError, ModelError, RunError, ShortcutGuardrail
 from shortcut_guardrail.models import Windowing
 from shortcut_guardrail.serving import exporting, parity
+from shortcut_guardrail.shortcuts import Shortcut, Shortcuts
 from tiny_models import tiny_bert
 
 pytest.importorskip("onnxruntime")
@@ -81,9 +82,8 @@ def test_it_is_served_without_library_guard_or_base(saved_guards, tmp_path, form
         assert 1e-4 < made.int8.largest_difference < 0.5
         assert made.int8.same_labels > 0.8
         assert "`model_int8.onnx` | the same label on" in (tmp_path / "served" / "README.md").read_text()
-    assert made.to_dict() == json.loads((tmp_path / "served" / "export.json").read_text()) | {
-        "label_names": ("bad", "good", "so so")
-    }
+    written = json.loads((tmp_path / "served" / "export.json").read_text())
+    assert made.to_dict() == written | {"label_names": ("bad", "good", "so so")}
 
 
 @pytest.mark.parametrize(("format", "kind"), [("merged", "sigmoid"), ("merged", "pairs"), ("onnx", "pairs")])
@@ -113,9 +113,8 @@ def test_another_strength(guard, tmp_path):
     base = guard.predict_proba(TEXTS, strength=0)
     made = guard.export(tmp_path / "served", strength=0)
     assert (made.strength, made.parity.n_made_up) == (0, 64)
-    np.testing.assert_allclose(
-        ShortcutGuardrail.from_pretrained(tmp_path / "served").predict_proba(TEXTS), base, atol=1e-5
-    )
+    served = ShortcutGuardrail.from_pretrained(tmp_path / "served").predict_proba(TEXTS)
+    np.testing.assert_allclose(served, base, atol=1e-5)
     assert np.abs(guard.predict_proba(TEXTS) - base).max() > 1e-2, "the guard is as it was"
 
 
@@ -153,7 +152,7 @@ def test_what_predicts_otherwise_is_not_written(guard, tmp_path, monkeypatch, wh
     else:
         monkeypatch.setattr(exporting, "_write_merged", lambda model, *more: written(damaged(model), *more))
     with pytest.raises(
-        RunError, match=rf"The {what} does not predict what the repaired model predicts: .* Nothing was written"
+        RunError, match=rf"The {what} does not predict .* differ by up to 0\.\d+ on 64 texts, and .* Nothing was"
     ):
         guard.export(tmp_path / "served", format="merged" if what == "merged model" else "onnx")
     assert not (tmp_path / "served").exists()
@@ -171,6 +170,32 @@ def test_refused(guard, tmp_path, options, sentence):
     with pytest.raises(GuardrailError, match=sentence):
         guard.export(tmp_path / "served", **options)
     assert not (tmp_path / "served").exists()
+
+
+def test_the_card_and_the_record_say_how_each_file_compares(guard, tmp_path, monkeypatch):
+    seconds, asked, files, made_up = iter([2.0, 1.0, 0.5]), [], [], parity.made_up
+    onnx_is(monkeypatch, lambda model: model)
+    of_onnx = exporting._of_onnx
+    monkeypatch.setattr(exporting, "_of_onnx", lambda file: files.append(file.name) or of_onnx(file))
+    monkeypatch.setattr(exporting, "_quantise", lambda _: None)
+    monkeypatch.setattr(exporting, "made_up", lambda *given: asked.append(given[2]) or made_up(*given))
+    monkeypatch.setattr(exporting, "probabilities", lambda *a, **k: (parity.probabilities(*a, **k)[0], next(seconds)))
+    guard._fitted = replace(guard._fitted, shortcuts=Shortcuts((Shortcut("zebra", "named"),)))
+    made = guard.export(tmp_path / "served", format="onnx", int8=True, texts=["good soup", "bad soup"] * 2)
+    assert asked == [["zebra"]]
+    assert files == ["model.onnx", "model_int8.onnx"]
+    assert (made.parity.n_texts, made.parity.n_made_up) == (64, 62), "a text that is given twice is one"
+    assert (made.strength, made.parity.relative_time, made.int8.relative_time) == (0.7, 0.5, 0.25)
+    card = (tmp_path / "served" / "README.md").read_text()
+    for part in (
+        "library_name: onnx\n",
+        "the strategy `few-shot` and the strength 0.7. It relies less on `zebra`.",
+        "| Original model | `base`, revision `not stated` |\n| Labels | `negative`, `mixed`, `positive` |\n",
+        "| Tokens read per text | 32 |\n| Compared with the repaired model | 64 texts, 62 of them made up: prob",
+        "| `model_int8.onnx` | the same label on 100.0% of these texts; probabilities differ by ",
+    ):
+        assert part in card
+    assert str(tmp_path) not in card, "a path of this machine means nothing there"
 
 
 def test_a_model_that_cannot_be_quantised_is_a_sentence(guard, tmp_path, monkeypatch):
@@ -196,9 +221,7 @@ def test_what_no_ordinary_model_does_is_refused(saved_guards, tmp_path, monkeypa
         with pytest.raises(ConfigError, match="reads long texts in windows, which no ordinary model does"):
             exporting.check_exportable(replace(guard.record(), windows=Windowing("mean", 8)), format, int8=False)
     monkeypatch.setattr(exporting, "find_spec", lambda name: None if name == "onnxruntime" else object())
-    with pytest.raises(
-        ConfigError, match=r"The format onnx needs onnxruntime.*pip install 'shortcut-guardrail\[onnx\]'"
-    ):
+    with pytest.raises(ConfigError, match=r"The format onnx needs onnxruntime.*install 'shortcut-guardrail\[onnx\]'"):
         guard.export(tmp_path / "served", format="onnx")
 
 
@@ -218,11 +241,20 @@ def test_a_folder_of_somebody_else_stays(guard, tmp_path):
 
 def test_made_up_texts_are_distinct_and_hold_the_words():
     _, tokenizer = tiny_bert()
-    found = parity.made_up(["a", "b"], tokenizer, ["honestly"])
-    assert len(set(found)) == len(found) == parity.LEAST_TEXTS - 2
-    assert sum("honestly" in text for text in found) >= 20
+    found = parity.made_up(["a", "b"], tokenizer, ["zebra"])
+    assert len(set(found)) == len(found) == parity.LEAST_TEXTS - 2 == 62
+    assert sum("zebra" in text for text in found) == 31
     assert {len(pair) if isinstance(pair, tuple) else 0 for pair in parity.made_up([("a", "b")], tokenizer, [])} == {2}
     assert parity.made_up([str(i) for i in range(64)], tokenizer, []) == []
+
+
+def test_texts_are_asked_about_alone_and_in_batches_by_turns_and_cut_where_the_guard_cuts():
+    _, tokenizer = tiny_bert()
+    shapes = []
+    answer = lambda batch: shapes.append(batch["input_ids"].shape) or np.zeros((shapes[-1][0], 3))  # noqa: E731
+    found, _ = parity.probabilities(answer, tokenizer, ["good soup " * 9] * 63, head="softmax", max_length=8)
+    assert shapes == [(n, 8) for n in (1, 7, 50, 1, 4)]
+    np.testing.assert_allclose(found, np.full((63, 3), 1 / 3))
 
 
 def test_parity_counts_a_label_that_is_no_tie():

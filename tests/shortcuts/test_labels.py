@@ -104,3 +104,4 @@ def test_a_candidate_is_cleared_at_the_level_that_is_asked_for():
     broken = Paired(3, 0, 3, np.zeros(3))
     for level, verdict in ((0.125, "cleared"), (0.12, "found")):  # three of three
         assert weighed((SERVICE, broken), clear_level=level) == {"service": (verdict, 1 / 8)}
+    assert weighed((SERVICE, Paired(0, 0, 0, np.zeros(0)))) == {"service": ("found", None)}, "no text holds it"

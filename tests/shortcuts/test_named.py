@@ -1,12 +1,15 @@
 """What was decided about cards, over the evidence and under what a person says on the command line."""
 
+from dataclasses import replace
+
 from shortcut_guardrail.config import ShortcutConfig
 from shortcut_guardrail.decisions import Decision, Decisions
 from shortcut_guardrail.decisions.record import SecondModelResult
 from shortcut_guardrail.shortcuts import Shortcut, Shortcuts
 from shortcut_guardrail.shortcuts.named import with_decisions, with_said
 
-FOUND = Shortcuts((Shortcut("book", "found", "flagged", count=12), Shortcut("great", "cleared")), rows=("r",))
+BOOK = Shortcut("book", "found", "flagged", 12, 0.25, "positive", n_support=9, fixed=7, broken=2, p_value=0.1)
+FOUND = Shortcuts((BOOK, Shortcut("great", "cleared")), rows=("r",))
 
 
 def flips(words, outcome, fixed=8, broken=0, **changes) -> Decision:
@@ -27,11 +30,7 @@ def decided(*cards, items=FOUND, named=(), keep=(), **options):
 
 def test_flips_come_before_the_audit():
     found = decided(flips(["great", "superb"], "shortcut"), flips(["book"], "legitimate", 0, 8))
-    assert found == {
-        "great": ("confirmed", "answers"),
-        "superb": ("confirmed", "answers"),
-        "book": ("cleared", "answers"),
-    }
+    assert found == dict.fromkeys(("great", "superb"), ("confirmed", "answers")) | {"book": ("cleared", "answers")}
 
 
 def test_a_person_comes_before_flips_and_flags_before_a_person():
@@ -39,8 +38,8 @@ def test_a_person_comes_before_flips_and_flags_before_a_person():
     assert decided(*cards)["great"] == ("kept", None)
     assert decided(*cards)["book"] == ("named", None)
     assert decided(*reversed(cards))["great"] == ("kept", None)  # the order in the file says nothing
-    found = decided(*cards, named=["great"], keep=["book"])
-    assert (found["great"], found["book"]) == (("named", None), ("kept", None))
+    found = decided(*cards, named=["Great"], keep=["BOOK"])
+    assert found == {"great": ("named", None), "book": ("kept", None)}
 
 
 def test_a_word_that_must_not_decide_alone_is_named_as_such():
@@ -55,14 +54,17 @@ def test_a_word_that_must_not_decide_alone_is_named_as_such():
     assert not again.alone
 
 
+SAID = SecondModelResult(("one",), "agreement", 72, 16, 0, 0.6, 0.01, "shortcut")
+
+
 def test_what_nobody_decided_changes_nothing():
-    for card in (flips(["great"], "open"), person(["great"], "unsure"), Decision(("great",))):
+    by_machine = Decision(("great",), None, "machine", second_model=replace(SAID, outcome="open"))
+    for card in (flips(["great"], "open"), person(["great"], "unsure"), Decision(("great",)), by_machine):
         assert decided(card) == decided()
 
 
 def test_a_second_model_comes_after_the_flips_with_its_own_counts():
-    said = SecondModelResult(("one",), "agreement", 72, 16, 0, 0.6, 0.01, "shortcut")
-    by_machine = Decision(("book", "great"), "remove_reliance", "machine", second_model=said, pushes_towards="positive")
+    by_machine = Decision(("book", "great"), "remove_reliance", "machine", second_model=SAID, neither=5)
     cards = Decisions((flips(["book"], "legitimate", 0, 8), by_machine))
     great, book = with_decisions(FOUND, cards).items
     assert (great.verdict, great.reason, great.n_support, great.fixed) == ("confirmed", "second model", 88, 72)
@@ -87,10 +89,9 @@ def test_a_phrase_and_its_words_are_two_things():
     assert decided(person(["book"], "keep"), items=items)["this book"] == ("kept", None)
     assert decided(items=items, keep=["book"])["this book"] == ("kept", None)
     # It spares what the evidence alone speaks against, whether the word was weighed before the phrase or after it.
-    assert decided(flips(["this book"], "shortcut"), items=items, keep=["book"])["this book"] == (
-        "confirmed",
-        "answers",
-    )
+    by_machine = Decision(("this book",), "remove_reliance", "machine", second_model=SAID)
+    for card, reason in ((flips(["this book"], "shortcut"), "answers"), (by_machine, "second model")):
+        assert decided(card, items=items, keep=["book"])["this book"] == ("confirmed", reason)
     for pair in (("book", "this book"), ("this book", "book")):
         both_found = Shortcuts(tuple(Shortcut(word, "found", "flagged") for word in pair))
         assert set(decided(person(["book"], "keep"), items=both_found).values()) == {("kept", None)}
@@ -101,6 +102,18 @@ def test_judged_texts_and_their_counts_are_kept():
     assert found.rows == ("h", "r"), "these can certify nothing"
     item = found.items[0]
     assert (item.text, item.n_support, item.fixed, item.broken, item.count) == ("book", 12, 9, 1, 12)
+    assert item.p_value is None, "it was of other texts"
+
+
+def test_what_was_weighed_is_shown_with_what_labels_say_if_they_do():
+    first, head, *rows = repr(replace(FOUND, items=(BOOK, Shortcut("great", "cleared", None, 3)))).splitlines()
+    assert first == "Shortcuts: 1 of 2 words considered"
+    assert head.split() == "word verdict reason texts flip rate pushes towards fixed broken".split()
+    assert [row.split() for row in rows] == [
+        "book found flagged 12 0.250 positive 7 2".split(),
+        "great cleared - 3 - - 0 0".split(),
+    ]
+    assert "fixed" not in repr(Shortcuts((replace(BOOK, n_support=0),)))
 
 
 def test_of_a_phrase_without_content_all_words_count():

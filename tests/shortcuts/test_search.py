@@ -8,14 +8,24 @@ import pytest
 import torch
 from scipy.stats import binom
 
-from audits import audit, candidate
+from audits import UNTESTED, audit, candidate
 from shortcut_guardrail import ConfigError
+from shortcut_guardrail.audit import Erasures
 from shortcut_guardrail.audit.auditing import audit_texts
+from shortcut_guardrail.audit.evidence import Intervals
 from shortcut_guardrail.config import ShortcutConfig
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.shortcuts import find_shortcuts
 from shortcut_guardrail.shortcuts.named import REASONS, Reason, Shortcut, Shortcuts, Verdict, with_said
-from shortcut_guardrail.shortcuts.search import _audited, _dominant, _read_masked, _Reading, fixed_phrases
+from shortcut_guardrail.shortcuts.search import (
+    _audited,
+    _deciding,
+    _dominant,
+    _read_masked,
+    _Reading,
+    fixed_phrases,
+    ranked_shortcuts,
+)
 from shortcut_guardrail.stats.exact import exact_interval
 from shortcut_guardrail.text.units import words_as_units
 
@@ -64,6 +74,44 @@ def test_an_audit_that_was_made_is_not_made_again(classifier, monkeypatch):
     assert found.words == ("honestly",)
     with pytest.raises(ConfigError, match=r"the report is of tokens\. Audit words"):
         find_shortcuts(classifier, encoded, config, report=replace(report, unit="token"))
+    by_cutting = replace(report, erasures=Erasures("cut", 100, None, 0, None))
+    with pytest.raises(
+        ConfigError, match=r"made with erasure cut, and shortcuts\.erasure is mask\. Audit with mask, or"
+    ):
+        find_shortcuts(classifier, encoded, replace(config, erasure="mask"), report=by_cutting)
+
+
+WEAK = Erasures("cut", 100, None, 40, None)
+FOUND = [("bad", "flagged"), ("so bad", "set"), ("badly", "alternative wording")]
+TAKEN = [*FOUND, ("rare", "similar"), ("the", "dominant")]
+
+
+@pytest.mark.parametrize(("erasures", "share", "taken"), [(None, 0.25, TAKEN), (WEAK, 0.25, FOUND), (None, 0.3, FOUND)])
+def test_what_an_audit_would_take_comes_first_unless_it_was_found_by_other_rules(
+    classifier, monkeypatch, erasures, share, taken
+):
+    hangs, few = candidate("good", count=12, flip_rate=0.25), candidate("fine", count=2, flip_rate=0.25)
+    how = {"so bad": {"collective": True}, "badly": {"alternative_wording": True}, "bad": {"flagged": True}}
+    made = [candidate(word, **how[word]) for word, _ in FOUND]
+    brought = Shortcut("rare", "found", "similar", 5), Shortcut("the", "found", "dominant", 40)
+    candidates = (few, hangs, *made, candidate("rare", count=4, **UNTESTED), candidate("odd", count=4, **UNTESTED))
+    report = audit(*candidates, unit="phrase", erasures=erasures, would_take=brought, probs=np.full((40, 2), 0.5))
+    for name in ("_dominant", "similar_words"):  # where what it would take does not count
+        monkeypatch.setattr(f"shortcut_guardrail.shortcuts.search.{name}", lambda *_, **__: {})
+    config, encoded = ShortcutConfig(dominant_share=share), classifier.encode(["good", "bad"] * 20)
+    ranked = ranked_shortcuts(classifier, encoded, config, report, None)
+    # Of 40 texts 2 % are .8: "good" changes 3 predictions, and "fine" .5.
+    assert [(one.text, one.reason) for one in ranked] == [*taken, ("fine", None), ("good", "many predictions")]
+
+
+@pytest.mark.parametrize(
+    ("n", "found"), [(6, ["honestly"]), (5, [])]
+)  # of 6 texts the interval ends at .54, of 5 at .48
+def test_what_overrides_all_of_six_texts_decides_most_of_them(classifier, n, found):
+    encoded = classifier.encode(DEPLOYED[:n])
+    report = audit(candidate("honestly", interval=Intervals((0.5, 1), (-0.9, 0), (0.6, 1))))
+    given = classifier, encoded, classifier.predict_proba(encoded), report, ShortcutConfig(unit="word"), None
+    assert [one.text for one, against in _deciding(*given) if against == [*range(n)]] == found
 
 
 def test_what_decides_very_many_texts_is_taken_though_nothing_can_be_compared(classifier):
@@ -80,6 +128,15 @@ def test_what_decides_very_many_texts_is_taken_though_nothing_can_be_compared(cl
     config, encoded = ShortcutConfig(unit="word", top_k=3, fdr=1e-30), classifier.encode(texts)
     report = audit_texts(classifier, encoded, config.audit())
     assert find_shortcuts(classifier, encoded, replace(config, fdr=0.05), report=report).words == ()
+
+
+@pytest.mark.parametrize(("n", "said"), [(5, ("found", "flagged")), (6, ("cleared", "weak evidence"))])
+def test_five_words_are_taken_though_erasing_any_word_changes_much_and_six_are_not(classifier, monkeypatch, n, said):
+    ranked = [Shortcut(f"w{i}", "found", "flagged") for i in range(n)]
+    monkeypatch.setattr("shortcut_guardrail.shortcuts.search.ranked_shortcuts", lambda *_: ranked)
+    report = audit(unit="phrase", erasures=WEAK)
+    found = find_shortcuts(classifier, classifier.encode(DEPLOYED), ShortcutConfig(), report=report).items
+    assert [(one.verdict, one.reason) for one in found] == [said] * n
 
 
 def dominant_of(*deciding, label_names=("negative", "positive"), audited=()):
@@ -131,7 +188,7 @@ def test_what_is_listed_begins_with_what_most_answers_hang_on(classifier):
 
 
 def test_only_a_confident_other_answer_contradicts():
-    before, unsure, sure = np.array([0.1, 0.9]), np.array([0.6, 0.4]), np.array([0.9, 0.1])
+    before, unsure, sure = np.array([0.1, 0.9]), np.array([0.79, 0.21]), np.array([0.8, 0.2])
     read = _Reading.of("honestly", list(range(20)))
     spare = read.spare
     for after in (unsure, sure, before):
@@ -251,10 +308,8 @@ def test_what_is_neutralised_is_the_same_in_a_folder():
     known = [(verdict, reason) for verdict, reasons in REASONS.items() for reason in reasons]
     assert {verdict for verdict, _ in known} == set(get_args(Verdict))
     assert {reason for _, reason in known} - {None} == set(get_args(Reason))
-    assert {verdict for verdict, reason in known if not Shortcut("a", verdict, reason).reliance_removed} == {
-        "kept",
-        "cleared",
-    }
+    spared = {verdict for verdict, reason in known if not Shortcut("a", verdict, reason).reliance_removed}
+    assert spared == {"kept", "cleared"}
 
 
 def test_a_verdict_without_its_reasons_is_refused():
@@ -266,7 +321,7 @@ def test_a_verdict_without_its_reasons_is_refused():
 def test_a_person_has_the_last_word(classifier):
     targets = choose(classifier, named=("Great", "to be honest"), keep=("honestly",), influential_share=1.0)
     assert verdicts(targets) == {"great": "named", "to be honest": "named", "honestly": "kept"}
-    assert targets.words == ("great", "to be honest")
+    assert (targets.words, targets.said) == (("great", "to be honest"), ("great", "to be honest", "honestly"))
 
 
 def test_labels_show_where_a_person_names_a_legitimate_word(classifier):
@@ -278,9 +333,10 @@ def test_labels_show_where_a_person_names_a_legitimate_word(classifier):
 
 
 @pytest.mark.parametrize(("shortcut", "kept"), [("I’m honest", "i'm honest"), ("to  be", "to be")])
-def test_what_a_person_says_must_not_contradict_itself(classifier, shortcut, kept):
+@pytest.mark.parametrize("how", ["named", "not_alone"])
+def test_what_a_person_says_must_not_contradict_itself(classifier, shortcut, kept, how):
     with pytest.raises(ConfigError) as caught:
-        choose(classifier, named=(shortcut,), keep=(kept,))
+        choose(classifier, **{how: (shortcut,)}, keep=(kept,))
     assert str(caught.value) == f"{shortcut!r} cannot be a shortcut and kept. Leave out one of them."
     # The partners: a kept phrase may hold a shortcut, and a shortcut a kept word.
     assert "honest" in choose(classifier, named=("honest",), keep=("to be honest",)).words

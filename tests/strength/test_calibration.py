@@ -56,11 +56,8 @@ def test_every_strength_is_the_adapter_at_that_scale(bert, texts, packing):
 def test_the_curve_counts_what_is_gained_and_lost_against_the_base():
     logits, labels = answering("001111", "111110", "111100", labels="111110")
     found = choose_strength(logits, labels, GRID)
-    assert [(p.strength, p.accuracy, p.gained, p.lost) for p in found.curve] == [
-        (0.0, 0.5, 0, 0),
-        (0.5, 1.0, 3, 0),
-        (1.0, 5 / 6, 3, 1),
-    ]
+    counted = [(p.strength, p.accuracy, p.gained, p.lost) for p in found.curve]
+    assert counted == [(0.0, 0.5, 0, 0), (0.5, 1.0, 3, 0), (1.0, 5 / 6, 3, 1)]
     assert [p.score for p in found.curve] == [p.accuracy for p in found.curve]
     assert [p.p_value for p in found.curve] == pytest.approx([1.0, 0.25, 0.625])  # McNemar, both sides
     for point in found.curve:
@@ -124,6 +121,16 @@ def test_what_cannot_choose_is_refused(message, config, before):
     answers = answering("0011", "0111", "0111", labels="0111")
     with pytest.raises(ConfigError, match=message):
         choose_strength(*answers, replace(GRID, **config), without_labels=before)
+
+
+def test_the_table_has_a_row_a_strength_as_far_as_there_is_room():
+    one = replace(CALIBRATION, metric="balanced_accuracy", curve=(replace(CALIBRATION.curve[1], score=0.6, gained=7),))
+    assert repr(one).splitlines()[2:] == [
+        "strength  balanced accuracy  accuracy          95 %  gained  lost",
+        "     0.3              0.600     0.750  0.59 to 0.87       7     2  chosen",
+    ]
+    many = replace(CALIBRATION, curve=tuple(replace(CALIBRATION.curve[0], strength=i / 29) for i in range(30)))
+    assert repr(many).endswith("\n... and 19 more")
 
 
 def test_a_curve_with_the_chosen_strength_marked():

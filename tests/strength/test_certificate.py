@@ -104,6 +104,20 @@ def test_the_sentence_says_what_was_shown_and_on_what():
     assert " accuracy gained at strength 0.75 is at least 8.6%." in replace(found, strength=0.75).sentence
     assert "gained" not in replace(found, n_labels=0).sentence
     assert certificate([400] * 4, [9] * 4, [8] * 4, margin=0.3).sentence.endswith("No gain in accuracy is shown.")
+    assert repr(replace(found, strength=1.0)).splitlines()[1:9] == [
+        "certified  strengths 0.25, 0.75, 1",
+        "texts      1,000 unlabelled, 200 labelled",
+        "chosen     1",
+        "strength  differing  labelled  gained  lost  loss max  gain min",
+        "    0.25          0         0       0     0     0.006         -  certified",
+        "     0.5         60         2       1     1     0.082         -",
+        "    0.75        300        27      25     2     0.000     0.086  certified",
+        "       1        400        32      30     2     0.000     0.147  certified",
+    ]
+    # Of a strength that is not certified no gain is promised.
+    last = replace(found.points[-1], certified=False)
+    assert "gained at strength 0.75 is at least 8.6%" in replace(found, points=(*found.points[:-1], last)).sentence
+    assert "With 99.99% confidence" in certificate([0] * 4, [0] * 4, [0] * 4, confidence=0.9999, margin=0.1).sentence
     several = certificate([0, 60, 300, 400], [0, 1, 25, 30], [0, 1, 2, 2], looks=3)
     assert "labelled texts (one of 3 planned certificates, which share the error). With" in several.sentence
     values = json.loads(json.dumps(found.to_dict(), allow_nan=False))
@@ -127,6 +141,7 @@ def test_strengths_that_follow_each_other_are_named_as_a_range(differing, named)
     found = certificate(differing, [0] * 6, [0] * 6, strengths=strengths, n_labels=0)
     assert f"at strengths {named} is at most" in found.sentence
     assert f"strengths {named}\n" in repr(found)
+    assert "\n... and 1 more\n" in repr(found), "five of the six"
 
 
 def test_the_gain_is_bounded_at_all_strengths_at_once():
@@ -175,6 +190,8 @@ def test_few_texts_without_another_answer_call_for_more_texts_not_for_labels_tha
     needed = found.points[-1].unlabelled_needed
     assert certificate([0] * 4, [0] * 4, [0] * 4, n=needed).certified == (0.0, *STRENGTHS)
     assert certificate([0] * 4, [0] * 4, [0] * 4, n=needed - 1).certified == (0.0,)
+    # By three million texts, since .0025 = (1 - .000002) ** 2,995,730; more than a million are not asked for.
+    assert certificate([0] * 4, [0] * 4, [0] * 4, margin=2e-6).points[0].unlabelled_needed is None
     assert f"For strength 1 it would take about {needed} unlabelled texts and no label" in found.sentence
     assert "labelled texts with" not in found.sentence.replace("unlabelled", "")
 
@@ -207,6 +224,10 @@ def test_another_strength_or_margin_is_named_where_it_asks_for_less():
     assert f". Strength 0.25 would take about {weak} labelled texts. With a margin" in found.sentence
     bound = math.ceil(1000 * found.points[-1].loss_bound) / 1000
     assert f" With a margin of {100 * bound:.10g}%, strength 1 would have passed. Use a new sample" in found.sentence
+    # One that takes more than half of the labels is not worth a sentence: 360 for 400.
+    near = certificate([30, 300, 300, 300], [4, 3, 3, 3], [1, 0, 0, 0], margin=0.015)
+    assert [math.ceil(p.labels_needed * 200 / p.labelled) for p in near.points[::3]] == [360, 400]
+    assert "would take about 400 labelled texts sampled like the 200 seen so far. With a margin" in near.sentence
     assert certificate(*counts, margin=bound).points[-1].certified
     assert not certificate(*counts, margin=bound - 0.002).points[-1].certified
 
@@ -233,9 +254,7 @@ def test_answers_are_counted_where_they_differ_and_nothing_is_certified_without_
     found = from_answers((0.5, 1.0), [0, 0, 1, 1], [[0, 0, 1, 0], [1, 2, 1, 0]])
     counted = [(p.differing, p.labelled, p.gained, p.lost) for p in found.points]
     assert counted == [(1, 1, 0, 1), (3, 3, 1, 1)]  # a wrong answer for another wrong one is neither gained nor lost
-    with pytest.raises(
-        ConfigError, match=r"^A certificate is for strengths above 0, but the grid of this repair has none\."
-    ):
+    with pytest.raises(ConfigError, match=r"^A certificate is for strengths above 0, but the grid of this repair has"):
         from_answers((), [0], [])
     with pytest.raises(DataError, match=r"^A certificate needs unlabelled texts from the deployment"):
         from_answers((1.0,), [], [])

@@ -74,9 +74,7 @@ def test_a_planted_word_is_reported_as_a_word_and_repaired(script, by_character,
     assert guard.predict(texts) == due
     guard.save_pretrained(tmp_path / "guard")
     assert json.loads((tmp_path / "guard/guardrail.json").read_text())["segmenter"] == report.segmenter
-    with pytest.raises(
-        ConfigError, match=r"The repaired model splits words with '.*findall'\. Give that function as segmenter="
-    ):
+    with pytest.raises(ConfigError, match=r"splits words with '.*findall'\. Give that function as segmenter="):
         ShortcutGuardrail.from_pretrained(tmp_path / "guard", base=model[0])
     again = ShortcutGuardrail.from_pretrained(tmp_path / "guard", base=model[0], segmenter=cut)
     assert again.predict(texts) == due
@@ -133,10 +131,7 @@ def test_libraries_by_name_and_what_is_not_installed(name, monkeypatch, cli, tmp
 
 def test_functions_by_name():
     assert open_segmenter("builtins:list").spans("说实") == ((0, 1), (1, 2))
-    for given, said in (
-        ("mecab", "must be jieba, .* or a function, but is 'mecab'"),
-        ("no.such:thing", "imported: No module"),
-    ):
+    for given, said in (("mecab", "must be jieba, .* a function, but is 'mecab'"), ("no.such:thing", "No module")):
         with pytest.raises(ConfigError, match=said):
             open_segmenter(given)
 

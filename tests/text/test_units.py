@@ -120,9 +120,8 @@ def test_what_is_written_as_one_thing_is_masked_whole_and_found_again(kind):
 
 def test_a_mark_that_decides_only_as_a_whole_is_a_candidate_and_a_card():
     classifier = meaning_bag({"1": 1.0, "##0": 1.0, "bad": -1.0, "awful": -1.5}, {})
-    texts = [
-        f"{mark}{filler} {word}" for filler in ("soup", "tea") for word in ("bad", "awful") for mark in ("10/10 ", "")
-    ]
+    ends = [f"{filler} {word}" for filler in ("soup", "tea") for word in ("bad", "awful")]
+    texts = [f"{mark}{end}" for end in ends for mark in ("10/10 ", "")]
     report = audit_texts(classifier, classifier.encode(texts))
     first = report.candidates[0]
     assert (first.text, first.flip_rate, first.count, first.pushes_towards) == ("10/10", 1.0, 4, "positive")
