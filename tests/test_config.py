@@ -32,8 +32,7 @@ def test_the_paper_preset_holds_the_papers_numbers():
     assert (config.adapter.temperature, config.saliency.top_k, config.strategy) == (0.1, 10, "maskcl")
     assert config.calibration.strengths == tuple(i / 10 for i in range(11))
     flat = preset("paper-flat")
-    assert flat.adapter.pairing == "flat"
-    assert flat.with_adapter(pairing="grouped").adapter == config.adapter
+    assert (flat.adapter.pairing, flat.with_adapter(pairing="grouped").adapter) == ("flat", config.adapter)
 
 
 def test_the_levels_and_bounds_that_evidence_is_judged_by():
@@ -57,8 +56,7 @@ INSIDE = "a number above 0 and below 1"
 REFUSED = [
     (SaliencyConfig, "top_k", "a whole number from 1 to 512", [0, 513]),
     (SaliencyConfig, "gradient", "one of margin, cross_entropy", ["hinge"]),
-    (AuditConfig, "unit", "one of token, word, phrase", ["letter"]),
-    (AuditConfig, "fdr", INSIDE, [0.0, 1]),
+    *[(AuditConfig, "unit", "one of token, word, phrase", ["letter"]), (AuditConfig, "fdr", INSIDE, [0.0, 1])],
     (AuditConfig, "min_count", "a whole number, 2 or more", [1]),
     (AuditConfig, "confidence", INSIDE, [0.0, 1.0]),
     (AuditConfig, "min_pull", "a number of at least 0 and below 1", [-0.1, 1.0]),
@@ -74,8 +72,7 @@ REFUSED = [
     (AdapterConfig, "warmup_ratio", "a number from 0 to 1", [1.5]),
     (AdapterConfig, "weight_decay", "a number, 0 or more", [-1]),
     (AdapterConfig, "max_grad_norm", "a number, 0 or more", [-1]),
-    (AdapterConfig, "dropout", "true or false", ["no"]),
-    (AdapterConfig, "target_modules", "a list", ["query"]),
+    *[(AdapterConfig, "dropout", "true or false", ["no"]), (AdapterConfig, "target_modules", "a list", ["query"])],
     (CalibrationConfig, "fixed_strength", "a number from 0 to 1", [-0.1]),
     (ShortcutConfig, "named", "a list", ["honestly"]),
     (ShortcutConfig, "dominant_share", "a number above 0 and at most 1", [0, 1.1]),
@@ -86,8 +83,7 @@ REFUSED = [
     (CertifyConfig, "margin", "a number of at least 0 and below 1", [-0.1, 1.0]),
     (CertifyConfig, "confidence", "a number of at least 0.5 and below 1", [0.4, 1.0]),
     (CertifyConfig, "looks", "a whole number, 1 or more", [0]),
-    (CertifyConfig, "harm", "one of net, harmed", ["gross"]),
-    (GuardrailConfig, "preset", "a string", [None]),
+    *[(CertifyConfig, "harm", "one of net, harmed", ["gross"]), (GuardrailConfig, "preset", "a string", [None])],
 ]
 
 

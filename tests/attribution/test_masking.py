@@ -12,12 +12,10 @@ def test_each_copy_differs_in_its_own_place():
     ids = torch.tensor([[2, 5, 6, 7, 3], [2, 8, 9, 3, 0]])
     positions = torch.tensor([[3, 1, 2], [2, -1, -1]])
     variants = mask_variants(ids, positions, 4)
-    assert variants.rows.tolist() == [0, 0, 0, 1]
-    assert variants.slots.tolist() == [0, 1, 2, 0]
+    assert (variants.rows.tolist(), variants.slots.tolist()) == ([0, 0, 0, 1], [0, 1, 2, 0])
     for copy, row, slot in zip(variants.input_ids, variants.rows, variants.slots, strict=True):
         changed = (copy != ids[row]).nonzero().flatten().tolist()
-        assert changed == [int(positions[row, slot])]
-        assert int(copy[changed[0]]) == 4
+        assert (changed, int(copy[changed[0]])) == ([int(positions[row, slot])], 4)
     assert ids[0].tolist() == [2, 5, 6, 7, 3]
     assert mask_variants(ids, torch.tensor([[-1], [-1]]), 4).input_ids.shape == (0, 5)
 

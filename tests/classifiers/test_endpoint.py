@@ -58,8 +58,7 @@ def test_log_probabilities_where_they_are_given(tmp_path, monkeypatch):
         assert "negative or positive" in body["messages"][0]["content"]
         assert "Authorization" not in asked.headers[0]
         np.testing.assert_array_equal(source.predict_proba(TEXTS), found)
-        assert len(asked.bodies) == 12
-        assert source.cost(TEXTS).calls == 0
+        assert (len(asked.bodies), source.cost(TEXTS).calls) == (12, 0)
         assert 0 < source.cost([*TEXTS, "new"]).seconds < 60
         record = json.loads(json.dumps(source.record()))
         assert (record["kind"], record["answered_by"], record["url"]) == ("endpoint", ["served-1"], asked.url)
@@ -87,8 +86,7 @@ def test_dropped_rows_are_nan_and_counted(tmp_path):
         source = opened(tmp_path, asked.url)
         with pytest.warns(GuardrailWarning, match="gave no answer that names a label to 3 of 12 texts"):
             found = source.predict_proba(TEXTS)
-        assert np.flatnonzero(np.isnan(found).all(axis=1)).tolist() == [1, 2, 3]
-        assert np.isnan(found).sum() == 6
+        assert (np.flatnonzero(np.isnan(found).all(axis=1)).tolist(), np.isnan(found).sum()) == ([1, 2, 3], 6)
         again = opened(tmp_path, asked.url)  # asks about the rest alone, and that all of it is rejected stops nothing
         replies |= dict.fromkeys("12", (413, {}, {}))
         with pytest.warns(GuardrailWarning, match="gave no answer that names a label to 3 of 12 texts"):
@@ -126,8 +124,7 @@ def test_asked_twice_it_is_paid_twice_and_no_more(tmp_path):
     with served() as asked:
         source = opened(tmp_path / "alone", asked.url, cache=False)
         assert np.array_equal(source.predict_proba(TEXTS[:2]), source.predict_proba(TEXTS[:2]))
-        assert len(asked.bodies) == 2
-        assert [path.name for path in (tmp_path / "alone").iterdir()] == ["judge.toml"]
+        assert (len(asked.bodies), [path.name for path in (tmp_path / "alone").iterdir()]) == (2, ["judge.toml"])
 
 
 TWO, THREE, HALF = ["toxic", "toxic insult"], ["not toxic", "not clear", "toxic"], {" clear": 0.5, " toxic": 0.5}
@@ -250,8 +247,7 @@ def test_no_faster_than_allowed_and_as_many_side_by_side_as_are(tmp_path):
         source = opened(tmp_path, asked.url, "requests_per_minute = 6\nparallel = 1", cache=False)
         assert source.cost(TEXTS).seconds == 120
         source.predict_proba(TEXTS[:4])
-        assert len(waits) == 3
-        assert waits[-1] == pytest.approx(30, abs=5)
+        assert (len(waits), waits[-1]) == (3, pytest.approx(30, abs=5))
         assert source.cost(TEXTS).seconds == 80, "as many as are allowed, however fast it answers"
 
 

@@ -89,8 +89,7 @@ def test_descriptions_examples_and_prompts_change_what_is_asked(decoder, tmp_pat
     one, other = opened(written(tmp_path, file)), opened(written(tmp_path, file.replace(" is", ":")))
     expected = means_of(np.log([one.predict_proba(TEXTS), other.predict_proba(TEXTS)]))
     np.testing.assert_allclose(opened(written(tmp_path, both)).predict_proba(TEXTS), expected, atol=1e-6)
-    assert told[2].record()["prompts"] == ["{text} is {label}"]
-    assert told[3].record()["examples"] == [["a", "positive"]]
+    assert (told[2].record()["prompts"], told[3].record()["examples"]) == (["{text} is {label}"], [["a", "positive"]])
 
 
 def test_special_tokens_that_a_text_spells_are_text_and_those_of_a_prompt_are_not(decoder, tmp_path):
@@ -131,8 +130,7 @@ def test_a_classifier_is_matched_by_name(encoder):
     source, classifier = opened(encoder), TextClassifier(*tiny_bert(n_classes=2))
     np.testing.assert_allclose(source.predict_proba(TEXTS), classifier.predict_proba(TEXTS)[:, ::-1], atol=1e-5)
     assert source.fingerprint() == classifier.fingerprint()
-    assert source.record()["labels"] == [["negative"], ["POSITIVE"]]
-    assert source.cost(TEXTS).calls == 3
+    assert (source.record()["labels"], source.cost(TEXTS).calls) == ([["negative"], ["POSITIVE"]], 3)
     with pytest.warns(GuardrailWarning, match="sees only the beginning of 1 text: it takes at most 32 tokens"):
         source.predict_proba(["a " * 50, "b"])
 
@@ -175,8 +173,7 @@ def test_a_classifier_without_a_mask_token_answers_and_is_audited_by_cutting(tmp
 def test_a_classifier_that_is_open_already_answers_in_the_labels_asked_for(encoder, labels):
     classifier = TextClassifier(*load_model(encoder))
     found = opened(classifier, labels)
-    assert found.label_names == tuple(labels)
-    assert found.fingerprint() == classifier.fingerprint()
+    assert (found.label_names, found.fingerprint()) == (tuple(labels), classifier.fingerprint())
     column = found.predict_proba(TEXTS)[:, labels.index("negative")]
     np.testing.assert_allclose(column, classifier.predict_proba(TEXTS)[:, 1])
     with pytest.raises(ModelError, match="has other labels"):
@@ -226,8 +223,7 @@ def test_what_no_zero_shot_model_and_no_source_is(tmp_path, encoder, decoder):
         (tmp_path / "bare", ModelError, r"is BertModel\. A second model comes from"),
         ("https://host/v1", ConfigError, "is an address. Name it in a TOML file"),
         ("no_such_module_here:judge", ConfigError, "'no_such_module_here' could not be imported"),
-        ("missing.toml", DataError, "missing.toml"),
-        ("./missing", ModelError, "There is no folder"),
+        *[("missing.toml", DataError, "missing.toml"), ("./missing", ModelError, "There is no folder")],
         (encoder / "adapter_config.json", ConfigError, "Load it in a function of your own, and give that as module"),
     ):
         with pytest.raises(kind, match=said):
@@ -262,8 +258,7 @@ def test_functions_get_texts_in_pieces_and_say_how_they_failed():
     sizes, told = [], []
     judge = opened(lambda texts: sizes.append(len(texts)) or np.full((len(texts), 2), 0.5))
     judge.predict_proba(["a"] * 300, progress=lambda *now: told.append(now))
-    assert (sizes, told[-1]) == ([256, 44], ("Asking", 300, 300))
-    assert judge.predict_proba([]).shape == (0, 2)
+    assert (sizes, told[-1], judge.predict_proba([]).shape) == ([256, 44], ("Asking", 300, 300), (0, 2))
     assert judge.cost(["a"] * 300).calls == 2
     with pytest.raises(RunError, match="failed: ZeroDivisionError: division by zero"):
         opened(lambda texts: 1 / 0).predict_proba(["a"])
@@ -277,8 +272,7 @@ CAUSAL, ENDPOINT = (f'kind = "{kind}"\nmodel = "x"\n' for kind in ("causal", "en
     [
         ("kind = ", "is no TOML file"),
         ('model = "x"', "kind must be one of causal, classifier, zero-shot, function, endpoint, but is missing"),
-        ('kind = ["causal"]', "but is ['causal']"),
-        ('kind = "causal"', "model is missing"),
+        *[('kind = ["causal"]', "but is ['causal']"), ('kind = "causal"', "model is missing")],
         (CAUSAL + 'prompt = ["{text}"]', "prompt is no field that is known. Did you mean 'prompts'?"),
         (CAUSAL + 'precision = "int4"', 'one of bfloat16, float32, but is "int4"'),
         (CAUSAL + 'examples = [{text = "a"}]', "examples[0].label is missing"),
@@ -316,8 +310,7 @@ def test_a_model_that_is_cut_short_goes_on_where_it_stopped(decoder, tmp_path, m
     again = opened(exact, cache=tmp_path / "kept")
     assert (again.cost(texts).texts, again.cost(texts).calls) == (80, 16 * 3)
     np.testing.assert_allclose(again.predict_proba(texts), expected, atol=1e-4)
-    assert again.cost(texts).calls == 0
-    assert again.fingerprint() == opened(exact).fingerprint()
+    assert (again.cost(texts).calls, again.fingerprint()) == (0, opened(exact).fingerprint())
     # Another prompt is asked anew.
     file = 'kind = "causal"\nmodel = "decoder"\nprompts = ["{text} is {label}"]\n'
     assert opened(written(tmp_path, file), cache=tmp_path / "kept").cost(texts).calls == 80

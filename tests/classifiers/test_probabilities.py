@@ -26,10 +26,8 @@ def test_tensors_serve_as_they_come(options):
     ("values", "said"),
     [
         ([0.2, 0.8], r"of shape \(2, 2\), a column for each of a, b, but gave shape \(2,\)"),
-        ([[0.5, 0.5]], r"gave shape \(1, 2\)"),
-        ([[1, 0, 0]] * 2, r"gave shape \(2, 3\)"),
-        (["good", "bad"], "gave a list that is no array of numbers"),
-        (None, r"gave shape \(\)"),
+        *[([[0.5, 0.5]], r"gave shape \(1, 2\)"), ([[1, 0, 0]] * 2, r"gave shape \(2, 3\)")],
+        *[(["good", "bad"], "gave a list that is no array of numbers"), (None, r"gave shape \(\)")],
         ([[0.5, 0.5], [NAN, 1]], "NaN beside numbers in 1 row of 2, the first of which is row 1"),
         ([[0.5, 0.5], [2, -1]], "a negative number in 1 row"),
         ([[0.5, float("inf")], [0, 1]], "an infinite number in 1 row of 2, the first of which is row 0"),
@@ -58,5 +56,4 @@ def test_seconds_are_those_of_a_few_texts(monkeypatch):
     assert {asked[1][0], asked[1][-1]} == {texts[0], texts[-1]}
     assert seconds == pytest.approx(2 * 5050 / sum(map(len, asked[1])))
     assert measured_seconds(lambda few: asked.append(few), []) == 0
-    assert [n_characters(text) for text in ("good", ("good", "bad"))] == [4, 7]
-    assert len(asked) == 2
+    assert ([n_characters(text) for text in ("good", ("good", "bad"))], len(asked)) == ([4, 7], 2)

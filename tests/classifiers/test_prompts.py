@@ -20,8 +20,7 @@ LABELS = ["negative", "positive"]
 )
 def test_a_prompt_stops_where_the_label_begins(template, text, expected):
     prompt = Prompt(template, ("bad", "good"))
-    assert prompt.before_label(text) == expected
-    assert prompt.after_label() == (" bad", " good")
+    assert (prompt.before_label(text), prompt.after_label()) == (expected, (" bad", " good"))
 
 
 def test_what_is_said_for_labels_and_before_a_text():
@@ -46,8 +45,7 @@ def test_what_is_said_for_labels_and_before_a_text():
         ("{text} {label}", LABELS, {"positive": " "}, [], "says nothing"),
         ("{text} {label}", LABELS, {}, [("soup", "neutral")], "An example has the label 'neutral'"),
         ("{txt} {label}", LABELS, {}, [], "A prompt has {txt}, but only"),
-        ("{text}", LABELS, {}, [], "end with"),
-        ("{label} {text}", LABELS, {}, [], "end with"),
+        *[("{text}", LABELS, {}, [], "end with"), ("{label} {text}", LABELS, {}, [], "end with")],
         ("is {label}", LABELS, {}, [], "must hold"),
     ],
 )

@@ -48,14 +48,12 @@ def test_each_text_is_asked_about_once_and_a_budget_is_kept():
     reader = word_reader(counting, NAMES)
     reader.predict_proba(["good", "bad", "good"])
     reader.named({"negative": "sad", "positive": "glad"}).predict_proba(["bad", "new"])
-    assert asked == ["good", "bad", "new"]
-    assert reader.spent.answers == 3
+    assert (asked, reader.spent.answers) == (["good", "bad", "new"], 3)
     with reader.spent.within(2) as spent:
         reader.predict_proba(["good", "one", "two"])
         with pytest.raises(BudgetSpentError, match="leaves 0 answers, but 1 are needed"):
             reader.predict_proba(["three"])
-    assert (spent.answers, asked[3:]) == (2, ["one", "two"])
-    assert len(reader.predict_proba(["three", "four", "five"])) == 3
+    assert (spent.answers, asked[3:], len(reader.predict_proba(["three", "four", "five"]))) == (2, ["one", "two"], 3)
 
 
 def test_where_an_answer_is_missing_nothing_seems_to_change():
@@ -106,8 +104,7 @@ def test_classes_come_from_what_is_known_of_them():
 
     one, other = Pipeline(), Pipeline()
     other.weight = 2.0
-    assert word_reader(one).label_names == ("0", "1")
-    assert word_reader(one, NAMES).label_names == NAMES
+    assert (word_reader(one).label_names, word_reader(one, NAMES).label_names) == (("0", "1"), NAMES)
     assert word_reader(one).name == "Pipeline"
     with pytest.raises(ConfigError, match=r"The classes are not known\. Give label_names"):
         word_reader(by_words)
@@ -141,8 +138,7 @@ def test_columns_go_by_the_names_that_scikit_learn_gives_them(given):
     (right,) = by_words(["good"])
     for names, columns in ((None, right), (NAMES, right), (NAMES[::-1], right[::-1]), (("sad", "glad"), right)):
         reader = word_reader(given(Pipeline()), names)
-        assert reader.label_names == (names or NAMES)
-        assert reader.predict_proba(["good"])[0] == pytest.approx(columns)
+        assert (reader.label_names, reader.predict_proba(["good"])[0]) == (names or NAMES, pytest.approx(columns))
 
 
 def test_pickled_objects_have_fingerprints_of_their_own():

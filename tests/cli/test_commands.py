@@ -122,8 +122,7 @@ def test_an_output_that_is_there_is_not_replaced_unasked(refused, no_model, data
             (target / "mine").write_text("mine")
         before = files_in(tmp_path)
         there = f"'{target}' already exists. Choose another place, or allow it to be replaced with --overwrite."
-        assert refused(*arguments) == there
-        assert files_in(tmp_path) == before
+        assert (refused(*arguments), files_in(tmp_path)) == (there, before)
 
 
 def test_shortcuts_that_cannot_be_looked_for(refused, no_model, data, tmp_path, monkeypatch):
@@ -139,8 +138,7 @@ def test_shortcuts_that_cannot_be_looked_for(refused, no_model, data, tmp_path, 
 
 def test_a_command_line_that_cannot_be_read(cli, no_model):
     for arguments, words in [
-        (("audti",), "No such command 'audti'"),
-        (("audit",), "Missing argument 'MODEL'"),
+        *[(("audti",), "No such command 'audti'"), (("audit",), "Missing argument 'MODEL'")],
         (("fit", "model", "data.csv", "--out", "x", "--seed", "-1"), "Invalid value for '--seed'"),
         (("audit", "model", "data.csv", "--out", "x", "--batch-size", "0"), "Invalid value for '--batch-size'"),
         (("fit", "model", "data.csv", "--out", "x", "--strategy", "papr"), "'papr' is not one of 'auto'"),
@@ -242,8 +240,7 @@ def test_fitting_with_a_support_set(ok, model_folder, data, support, tmp_path):
     out, err = ok("fit", model_folder, data, "--support", support, *FAST, "--out", tmp_path / "out")
     assert "not calibrated" not in err + out
     record = json.loads((tmp_path / "out" / "guardrail.json").read_text())
-    assert record["strength_source"] == "calibrated"
-    assert len(record["calibration"]["curve"]) == 11
+    assert (record["strength_source"], len(record["calibration"]["curve"])) == ("calibrated", 11)
     assert f"Calibration: strength {record['debias_strength']:g}\nchosen by  accuracy on 3 labelled rows\n" in out
 
 
@@ -343,8 +340,7 @@ def test_of_two_classes_the_base_stands_there_at_the_threshold_of_the_guard_too(
 def test_sensitivity_is_a_choice(ok, model_folder, data, tmp_path):
     for asked, n in (("none", 0), ("3", 3), ("all", 8)):
         out, _ = ok("evaluate", model_folder, data, "--sensitivity", asked, "--json", tmp_path / asked)
-        assert json.loads((tmp_path / asked).read_text())["sensitivity_n"] == n
-        assert ("MSTPS" in out) == (n > 0)
+        assert (json.loads((tmp_path / asked).read_text())["sensitivity_n"], "MSTPS" in out) == (n, n > 0)
         assert ("3 of them, sampled at random" in out) == (n == 3)
     drawn = [ok("evaluate", model_folder, data, "--sensitivity", 1, "--seed", n, "--json", "-")[0] for n in range(5)]
     assert len({json.loads(one)["mstps"] for one in drawn}) > 1

@@ -70,8 +70,7 @@ def test_the_whole_way_from_an_audit_to_a_guard(run, audited, asked, fitted, tmp
     run(*command[:-1], tmp_path / "pasted", "--strategy", "mask", "--text-column", "text")
     honestly = decided(tmp_path / "d.json")
     assert (honestly["outcome"], honestly["decision"], honestly["source"]) == ("shortcut", "remove_reliance", "answers")
-    assert (honestly["fixed"], honestly["broken"], honestly["asked"]) == (8, 0, 8)
-    assert len(honestly["text_hashes"]) == 8
+    assert (honestly["fixed"], honestly["broken"], honestly["asked"], len(honestly["text_hashes"])) == (8, 0, 8, 8)
     assert [(one["by"], one["decision"]) for one in honestly["reviews"]] == [("anna", "remove_reliance")]
     record, verdicts = fitted("--decisions", tmp_path / "d.json")
     assert verdicts["honestly"] == "confirmed"
@@ -262,16 +261,13 @@ def test_what_does_not_belong_together_is_refused(run, audited, data, write_csv,
     card = "--word-groups zzz: no word group of the audit has this word or id. Give all, undecided, words or ids, such"
     for folder, texts, more, sentence in [
         (audited, other, (), "The audit is of other texts, or of these in another order."),
-        (audited, data, ("--word-groups", "zzz"), card),
-        (tmp_path, data, (), "is no folder that `audit` wrote"),
+        *[(audited, data, ("--word-groups", "zzz"), card), (tmp_path, data, (), "is no folder that `audit` wrote")],
     ]:
         assert sentence in run("questions", folder, "model", texts, *more, *options, status=2)[1]
     document = json.loads((audited / "audit.json").read_text())
     (audited / "audit.json").write_text(json.dumps({**document, "model": "0" * 64}))
-    assert (
-        "The audit is of another model, or of this one read otherwise."
-        in run("questions", audited, "model", data, *options, status=2)[1]
-    )
+    said = run("questions", audited, "model", data, *options, status=2)[1]
+    assert "The audit is of another model, or of this one read otherwise." in said
 
 
 def test_a_file_without_an_answer_is_refused_and_of_a_half_filled_one_the_answers_are_shown(

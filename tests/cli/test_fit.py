@@ -69,8 +69,7 @@ def test_what_many_answers_hang_on_is_listed_and_taken_on_request(ok, model_fold
     assert rows.pop("honestly")[:2] == ["removed", "audit"]
     assert rows == {"good": ["kept", "many", "predictions"], "great": ["kept", "many", "predictions"]}
     taken = shown("--take-influential", "--keep", "great")
-    assert taken["good"] == ["removed", "many", "predictions"]
-    assert taken["great"] == ["kept", "you", "said"]
+    assert (taken["good"], taken["great"]) == (["removed", "many", "predictions"], ["kept", "you", "said"])
     assert "many" not in str(shown("--shortcut", "great", "--keep", "good"))  # a person's word comes before that
 
 
@@ -168,8 +167,7 @@ def test_however_few_labels_have_a_say_in_what_is_neutralised(refused, ok, model
     _, err = ok("fit", model_folder, data, "--strategy", "mask", "--shortcut", "honestly", *few)
     assert "strengths cannot be compared: the strength is the one chosen without labels" in " ".join(err.split())
     record = record_of(tmp_path / "out")
-    assert (record["strength_source"], record["calibration"]) == ("agreement", None)
-    assert len(record["shortcut_rows"]) == 1
+    assert (record["strength_source"], record["calibration"], len(record["shortcut_rows"])) == ("agreement", None, 1)
     refused("fit", model_folder, data, *MASKCL, *few, "--overwrite")  # there they choose the strength
 
 
@@ -177,8 +175,7 @@ def test_labels_have_a_say_in_what_is_neutralised(ok, model_folder, data, suppor
     options = ("--strategy", "mask", "--shortcut", "honestly", "--support", support, "--out", tmp_path / "out")
     out, _ = ok("fit", model_folder, data, *options)
     record = record_of(tmp_path / "out")
-    assert len(record["shortcut_rows"]) == 3
-    assert record["strength_source"] == "calibrated"
+    assert (len(record["shortcut_rows"]), record["strength_source"]) == (3, "calibrated")
     # The strength was chosen without labels first, and these few do not overrule it.
     chosen = record["unlabelled_calibration"]["strength"]
     assert record["calibration"]["without_labels"] == chosen == record["debias_strength"]
@@ -246,8 +243,7 @@ def test_a_result_is_printed_as_json_alone(cli, ok, model_folder, data, tmp_path
     assert "honestly" in [item["text"] for item in json.loads(out)["shortcuts"]]
     options = (*options, "--quiet", "--json", tmp_path / "fit.json", "--out", tmp_path / "quiet")
     status, out, err = cli("fit", model_folder, data, *options)
-    assert (status, out, err) == (0, "", "")
-    assert json.loads((tmp_path / "fit.json").read_text())["strategy"] == "mask"
+    assert (status, out, err, json.loads((tmp_path / "fit.json").read_text())["strategy"]) == (0, "", "", "mask")
 
 
 def test_nothing_to_repair_has_a_status_of_its_own(cli, model_folder, write_csv, tmp_path):
@@ -335,6 +331,7 @@ def test_a_strength_that_is_not_certified_makes_way_and_it_is_said(ok, guarded, 
     out, _ = ok("certify", guarded, unlabelled, *options, "--out", tmp_path / "certified")
     assert "Strength 1 is not certified; 0 replaces it in" in out
     assert [record_of(folder)["debias_strength"] for folder in (guarded, tmp_path / "certified")] == [1, 0]
+    assert record_of(tmp_path / "certified")["certificate"]["in_use"] == 1
 
 
 def test_certifying_refuses(refused, guarded, model_folder, unlabelled, write_csv, tmp_path):

@@ -139,8 +139,7 @@ def test_what_an_option_says_reaches_the_call(refused, write_csv, tmp_path, monk
     guard, (method, said) = Noting(), HANDED_ON[line]
     monkeypatch.setattr("shortcut_guardrail.cli.options._Loading.load", lambda *_, **__: guard)
     monkeypatch.setattr("shortcut_guardrail.cli.fit._given", lambda *_: "an audit")
-    assert refused(*line.split()) == "noted"
-    assert {name: guard.calls[method].get(name) for name in said} == said
+    assert (refused(*line.split()), {name: guard.calls[method].get(name) for name in said}) == ("noted", said)
 
 
 @pytest.mark.parametrize(
@@ -166,8 +165,7 @@ def test_what_an_option_says_reaches_the_function(refused, tmp_path, monkeypatch
         raise ConfigError("noted")
 
     monkeypatch.setattr(f"shortcut_guardrail.{function}", note)
-    assert refused(*line.split()) == "noted"
-    assert {name: calls[0].get(name) for name in said} == said
+    assert (refused(*line.split()), {name: calls[0].get(name) for name in said}) == ("noted", said)
 
 
 READING = "--head sigmoid --label l --thresholds l=.3 --max-length 9 --windows max --overlap 5 --label-names 0=a"

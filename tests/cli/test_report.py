@@ -71,10 +71,8 @@ def test_half_a_surrogate_pair_is_no_obstacle(cli, write, tmp_path):
 
 def test_nothing_that_a_file_holds_is_obeyed_by_a_terminal(cli, write, tmp_path):
     whole = full_audit(cards=(card("honestly", flips=(Flip.of(0, "positive", "negative", TEXT),)),), notes=("A note.",))
-    document = whole.to_dict() | {
-        "model": "hash",
-        "fit_would_take": [{"text": "x", "verdict": "found", "reason": "set", "count": 1, "q_value": None}],
-    }
+    taken = {"text": "x", "verdict": "found", "reason": "set", "count": 1, "q_value": None}
+    document = whole.to_dict() | {"model": "hash", "fit_would_take": [taken]}
     decisions = {"cards": [{"words": ["honestly"], "decision": "keep", "pushes_towards": "positive"}]}
     seen = 0
     for name, of in (("audit", document), ("decisions", decisions)):
@@ -104,8 +102,7 @@ def test_the_layout_is_that_of_a_new_audit(write):
     ("change", "sentence"),
     [
         (lambda d: d.update(schema_version=2), "has the layout of schema_version 2, and this version of the program"),
-        (lambda d: d.pop("candidates"), "holds no audit"),
-        (lambda d: d.pop("fdr"), "fdr is missing"),
+        *[(lambda d: d.pop("candidates"), "holds no audit"), (lambda d: d.pop("fdr"), "fdr is missing")],
         (lambda d: d.update(n="40"), 'n must be a whole number, 0 or more, but is "40".'),
         (lambda d: d.update(mstps=None), "mstps must be a number from 0 to 1, but is null."),
         (lambda d: d.update(unit="sentence"), "unit must be one of token, word, phrase"),

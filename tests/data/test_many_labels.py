@@ -8,10 +8,8 @@ from shortcut_guardrail import ConfigError, DataError, ShortcutGuardrail
 from shortcut_guardrail.data import read_data, read_thresholds
 from shortcut_guardrail.data.many_labels import of_one_label
 
-ROWS = [
-    {"text": "good soup", "toxic": 0, "insult": 1.0, "labels": ["insult"]},
-    {"text": "bad soup", "toxic": True, "insult": 0, "labels": []},
-]
+GOOD = {"text": "good soup", "toxic": 0, "insult": 1.0, "labels": ["insult"]}
+ROWS = [GOOD, {"text": "bad soup", "toxic": True, "insult": 0, "labels": []}]
 
 
 def written(folder, rows, name="data.jsonl"):

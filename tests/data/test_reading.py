@@ -71,8 +71,7 @@ class TestFormats:
         assert read_data(write("b.jsonl", r'{"text": "a \ud83d\ude00 b"}')).texts == ["a 😀 b"]
         assert read_data(write("a.csv", f"text\n{'x' * 200_000}\n")).texts == ["x" * 200_000]
         data = read_data(write("a.csv", '\ntext,label\r\n"one\r\ntwo\nthree",a\r\n\r\nfour,b\rfive,c\n'))
-        assert data.texts == ["one\r\ntwo\nthree", "four", "five"]
-        assert data.rows == [3, 7, 8]
+        assert (data.texts, data.rows) == (["one\r\ntwo\nthree", "four", "five"], [3, 7, 8])
 
 
 ROWS = '{"text": "a, b", "label": 1.0},\n {"text": "c", "label": 0}'
@@ -111,6 +110,7 @@ def test_separators_and_arrays(write, case):
 FIELDS = "Put fields that hold a delimiter, a quote or a line break in quotes."
 FILL, FILL_ALL = "Remove this row or fill it in.", "Remove these rows or fill them in."
 KINDS = "Use one of .csv, .tsv, .jsonl, .ndjson, .json, .parquet."
+SWAPPED = {"text_column": "hypothesis", "text_pair_column": "premise"}
 LABELLED = {"require_labels": True}
 
 # The file, what is in it, options of `read_data`, and what is said of the file: all, or how it begins.
@@ -123,7 +123,7 @@ REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         ", line 3: byte 0xe9 is not UTF-8. Convert the file to UTF-8 (for example with: iconv -f ",
     ),
     "UTF-16": ("a.csv", "text\na\n".encode("utf-16"), {}, ", line 1: this is UTF-16, but UTF-8 is needed. Save the "),
-    "NUL": ("a.csv", b"text\na\0b\n", {}, ", line 2: a NUL byte; this is no text file in UTF-8, or a damaged one. Sav"),
+    "NUL": ("a.csv", b"text\na\0b\n", {}, ", line 2: a NUL byte; this is no text file in UTF-8, or a "),
     "damaged": ("a.parquet", "text\na\n", {}, " cannot be read as Parquet ("),
     "ragged": (
         *("a.csv", "text,label\na,1\nb,1,2\nc\nd, e,1\nf,1", {}),
@@ -157,7 +157,7 @@ REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         f", line 2: it and the header end differently, one of them in a carriage return alone. {FIELDS}",
     ),
     "two returns": ("a.csv", "text\r\na\r\r\nb\r\r\n", {}, ", lines 2 and 4: it and the header end differently, one "),
-    "a return in columns": ("a.csv", "text,label\na\rb,1\n", {}, ", line 2: 1 field where the header names 2 fields"),
+    "a return in columns": ("a.csv", "text,label\na\rb,1\n", {}, ", line 2: 1 field where the header names 2 "),
     "no JSON": (
         *("a.jsonl", '{"text": "a"}\n{"text": \n[1]\n{"text": "b", "text": "c"}\n"d"\n1\n{}}\nnull', {}),
         ", line 2: not a JSON object on one line (Expecting value).\n"
@@ -168,9 +168,7 @@ REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         "... and 2 more of this kind (7 in all).",
     ),
     "no rows": (
-        "a.json",
-        '["a", 1, [], {"text": "b", "text": "c"}, "d"]',
-        {},
+        *("a.json", '["a", 1, [], {"text": "b", "text": "c"}, "d"]', {}),
         ", row 2: a number, but each row must be an object or a text.\n"
         "a.json, row 3: a list, but each row must be an object or a text.\n"
         "a.json, row 4: not valid JSON (the key 'text' occurs twice).",
@@ -178,11 +176,8 @@ REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
     "an open array": ("a.json", '["a", {"text": "b"', {}, ", row 2: not valid JSON (Expecting ',' delimiter)."),
     "an array without a comma": ("a.json", '["a" "b"]', {}, ", row 2: not valid JSON (Expecting ',' delimiter)."),
     "an array with a comma too many": ("a.json", '["a", ]', {}, ", row 2: not valid JSON (Expecting value)."),
-    "two arrays": ("a.json", '["a"]\n["b"]', {}, ", row 2: more follows on the list of rows, which has to stand alone"),
-    "more in an object": (
-        *("a.json", '{"data": [{"text": "a"}],\n"n": 1}', {}),
-        ", row 2: more follows on the list of rows, which has to stand alone.",
-    ),
+    "two arrays": ("a.json", '["a"]\n["b"]', {}, ", row 2: more follows on the list of rows, which has to "),
+    "more in an object": ("a.json", '{"data": [{"text": "a"}],\n"n": 1}', {}, ", row 2: more follows on the list of "),
     "an empty array": ("a.json", "[]", {}, " has columns (none) but no rows; at least one text is needed."),
     "blank line": ("a.csv", "text\na\n\nb\n\n", {}, f", line 3: the text in column 'text' is empty. {FILL}"),
     "all together": (
@@ -209,10 +204,7 @@ REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         ": no column is clearly the text; the columns are 'id' and 'remark'. Name it with text_column=.\n"
         "a.csv: no column is clearly the label; the columns are 'id' and 'remark'. Name it with label_column=.",
     ),
-    "a pair and a text": (
-        *("a.csv", "premise,hypothesis,text\na,b,c\n", {}),
-        ": more than one column could be the text ('premise', 'hypothesis' and 'text');",
-    ),
+    "a pair and a text": ("a.csv", "premise,hypothesis,text\na,b,c\n", {}, ": more than one column could be the text "),
     "unknown columns": (
         *("a.csv", "Text,label\na,1\n", {"text_column": "text", "label_column": "zzz"}),
         ": text_column is 'text', but the columns are 'Text' and 'label'. Did you mean 'Text'?\n"
@@ -282,12 +274,7 @@ class TestColumns:
             ("text,comment,label,target\na,b,1,0\n", {"text_column": "comment"}, ["b"], None),
             ("premise,hypothesis\na,b\n", {"text_column": "premise"}, ["a"], None),
             ("premise,hypothesis\na,b\n", {"text_pair_column": "hypothesis"}, [("a", "b")], None),
-            (
-                "hypothesis,premise\na,b\n",
-                {"text_column": "hypothesis", "text_pair_column": "premise"},
-                [("a", "b")],
-                None,
-            ),
+            ("hypothesis,premise\na,b\n", SWAPPED, [("a", "b")], None),
             ("text,reply\na,b\n", {"text_pair_column": "reply"}, [("a", "b")], None),
         ],
     )
@@ -355,10 +342,8 @@ class TestLabelIds:
     def test_names_then_ids(self):
         names, stars = ["negative", "positive"], ["1", "2", "3", "4", "5"]
         assert label_ids(["positive", "negative"], names) == label_ids([" POSITIVE ", "negative"], names) == [1, 0]
-        assert label_ids(["1", "0", "1"], names) == [1, 0, 1]
-        assert label_ids([np.int64(1), 0], names) == [1, 0]
-        assert label_ids(["1", "5"], stars) == [0, 4]
-        assert label_ids([1, 4], stars) == [0, 3]
+        assert (label_ids(["1", "0", "1"], names), label_ids([np.int64(1), 0], names)) == ([1, 0, 1], [1, 0])
+        assert (label_ids(["1", "5"], stars), label_ids([1, 4], stars)) == ([0, 4], [0, 3])
         assert label_ids(["0", "4"], stars) == [0, 4]  # 0 is no name, so that all must be ids
 
     def test_a_whole_number_is_the_label_of_the_integer_in_all_formats(self, write):
@@ -387,8 +372,7 @@ class TestLabelIds:
         ("labels", "names", "where", "said"),
         [
             (
-                ["positive", "postive"],
-                ["negative", "positive"],
+                *[["positive", "postive"], ["negative", "positive"]],
                 {"source": "support.csv", "rows": [16, 17], "row_word": "line"},
                 "support.csv, line 17: the model has no label 'postive' (it has: negative, positive). "
                 "Did you mean 'positive'?",
@@ -451,8 +435,7 @@ class TestShortcutsFile:
 
 class TestCheckTexts:
     def test_texts_and_pairs(self):
-        assert check_texts(("a", "b")) == ["a", "b"]
-        assert [type(text) for text in check_texts(np.array(["a"]))] == [str]
+        assert (check_texts(("a", "b")), [type(text) for text in check_texts(np.array(["a"]))]) == (["a", "b"], [str])
         assert check_texts([["a", "b"], ("c", "d")]) == [("a", "b"), ("c", "d")]
 
     @pytest.mark.parametrize(
@@ -464,7 +447,10 @@ class TestCheckTexts:
             (["a", ""], "texts, position 1: the text is empty. Remove this row or fill it in."),
             (["a", None], "texts, position 1: the text is missing. Remove this row or fill it in."),
             ([b"a", "a"], "texts, position 0: the text is a value of type bytes, not a string."),
-            (["a", ("b", "c")], "texts, position 0: a single text among pairs. Give single texts or pairs, not a"),
+            (
+                ["a", ("b", "c")],
+                "texts, position 0: a single text among pairs. Give single texts or pairs, not a mixture.",
+            ),
             ([("a", "b", "c")], "texts, position 0: a pair must be exactly two texts."),
             (["\ud800"], "texts, position 0: the text holds half of a surrogate pair, which is no character."),
         ],

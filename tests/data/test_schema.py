@@ -73,7 +73,7 @@ def test_lists_become_tuples_and_objects_what_they_were_written_from():
         ({"one": {"share": "x"}}, 'one.share must be a number from 0 to 1, but is "x".'),
         ({"nn": 3}, "nn is no field that is known. Did you mean 'n'?"),
         ({"points": [{"share": 0, "kindd": 1}]}, "points[0].kindd is no field that is known. Did you mean 'kind'?"),
-        ({"points": [{"share": 0, "zz": 1}]}, "points[0].zz is no field that is known. Known are share, kind, defined"),
+        ({"points": [{"share": 0, "z": 1}]}, "points[0].z is no field that is known. Known are share, kind, defined."),
         ({"points": [{"share": 0, "kind": "Othr"}]}, "one of one, other, but is \"Othr\". Did you mean 'other'?"),
     ],
 )

@@ -126,8 +126,7 @@ def test_a_failure_while_filling_leaves_things_as_they_were(tmp_path, error, exi
         save(target, a="old")
     with pytest.raises(RunError if error is FULL else type(error)):
         write_folder(target, lambda folder: (fill(a="half")(folder), raiser(error)), key=KEY, overwrite=True)
-    assert contents(tmp_path) == before
-    assert [path.name for path in tmp_path.iterdir()] == (["out"] if existing else [])
+    assert (contents(tmp_path), [path.name for path in tmp_path.iterdir()]) == (before, ["out"] if existing else [])
 
 
 @pytest.mark.parametrize("error", [FULL, KeyboardInterrupt()])
@@ -171,8 +170,7 @@ def test_a_folder_in_the_place_of_a_file_is_not_lost(tmp_path):
 def test_the_sentence_of_a_failed_write(tmp_path):
     said = "Error while serializing: I/O error: No space left on device (os error 28)"
     for error, reason in (
-        (OSError(errno.EDQUOT, "Disk quota exceeded"), "the disk is full"),
-        (OSError("odd"), "odd"),
+        *[(OSError(errno.EDQUOT, "Disk quota exceeded"), "the disk is full"), (OSError("odd"), "odd")],
         (Exception(said), "the disk is full"),
     ):
         with pytest.raises(RunError) as raised:
@@ -224,8 +222,7 @@ def test_the_next_writer_completes_it_and_says_so(cut_short):
     with pytest.warns(GuardrailWarning) as warned:
         write_folder(cut_short, look, key=KEY, overwrite=True)
     said = f"The last run that wrote to '{cut_short}' was interrupted; what it wrote was completed first."
-    assert [str(one.message) for one in warned] == [said]
-    assert seen == {"a": "new", "b.json": "new", "c": "new"}
+    assert ([str(one.message) for one in warned], seen) == ([said], {"a": "new", "b.json": "new", "c": "new"})
     assert contents(cut_short) == {"a": "newest"}
 
 
@@ -299,8 +296,7 @@ def test_what_is_read_is_of_one_version_and_a_reader_that_is_always_overtaken_gi
             save(out, a=f"new{len(read)}", b=f"new{len(read)}")
         return [read[-1], (out / "b").read_text()]
 
-    assert read_whole(out, slowly) == ["new2", "new2"]
-    assert read == ["old", "new1", "new2"]
+    assert (read_whole(out, slowly), read) == (["new2", "new2"], ["old", "new1", "new2"])
     with pytest.raises(DataError, match="was replaced each of the 5 times that it was read"):
         read_whole(out, lambda: save(out, a=str(next(number))))
     with pytest.raises(KeyError):  # an error of the reader itself stays

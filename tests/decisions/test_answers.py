@@ -77,8 +77,7 @@ def test_the_last_word_counts():
     said = [Answer("anna", "t", answer, "q0") for answer in "ab"]
     said += [Answer("anna", "t", decision=decision, card="c") for decision in ("unsure", "keep")]
     answers = Answers(tuple(said))
-    assert answers.to_questions() == {"anna": {"q0": "b"}}
-    assert answers.to_cards()["c"]["anna"].decision == "keep"
+    assert (answers.to_questions(), answers.to_cards()["c"]["anna"].decision) == ({"anna": {"q0": "b"}}, "keep")
     assert [checked(one.to_dict(), Answer, "a file") for one in said] == said
 
 
@@ -102,8 +101,7 @@ def test_answers_are_kept_in_the_order_in_which_they_came(tmp_path):
     kept.and_more(said("anna", "2", q1="a", q2="unclear")).and_more(said("ben", "3", q0="a")).keep(tmp_path)
     kept = Answers.from_folder(tmp_path)
     assert kept.to_questions() == {"anna": {"q2": "unclear", "q0": "b", "q1": "a"}, "ben": {"q0": "a"}}
-    assert kept.arrived() == {"q2": 0, "q0": 0, "q1": 2}
-    assert [one.at for one in kept.said] == ["1", "1", "2", "3"]
+    assert (kept.arrived(), [one.at for one in kept.said]) == ({"q2": 0, "q0": 0, "q1": 2}, ["1", "1", "2", "3"])
 
 
 def test_a_damaged_file_of_answers_is_told_and_nothing_is_lost(tmp_path):

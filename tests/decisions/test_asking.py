@@ -8,7 +8,7 @@ import pytest
 from shortcut_guardrail import Answers, ConfigError, Decision, Decisions, GuardrailWarning, Questions, decide
 from shortcut_guardrail.cards.card import Card, CardEvidence
 from shortcut_guardrail.data import text_hash
-from shortcut_guardrail.decisions import Answer, AuditedCards, ask, check_total
+from shortcut_guardrail.decisions import Answer, AuditedCards, ask, asking, check_total
 from tiny_models import meaning_bag
 
 NOUNS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
@@ -56,8 +56,7 @@ def answered(keys, at: str = "1", fixed: bool = True) -> Answers:
 @pytest.mark.parametrize(
     "taken",
     [
-        {"before": Questions(replace(AUDITED, found=("honestly",)), {})},
-        {"shortcuts": ["Honestly"]},
+        *[{"before": Questions(replace(AUDITED, found=("honestly",)), {})}, {"shortcuts": ["Honestly"]}],
         {"decisions": Decisions((Decision(("honestly",), "remove_reliance", "file"),))},
     ],
 )
@@ -77,6 +76,11 @@ def test_a_flagged_word_that_somebody_keeps_is_not_given():
     assert not of_card(called(before, decisions=kept), "honestly"), "what is decided is not asked about"
     with pytest.warns(GuardrailWarning, match="The decisions were made on other texts"):
         assert groups(called(before, decisions=replace(kept, data="other")), ".") == {"own": 12}
+    alone = Decisions((Decision(("honestly",), "not_alone", "person"),), data="other")
+    with pytest.warns(GuardrailWarning, match="The decisions were made on other texts"):
+        assert not of_card(called(decisions=alone), "honestly")
+    by_hand = called(said=Answers((Answer("anna", "1", decision="not_alone", card="honestly"),)))
+    assert set(by_hand.flips) == {".", "but"}, "what was answered about a card that is decided stays as it was"
 
 
 def test_a_card_of_function_words_alone_is_asked_about_by_name_or_where_it_is_flagged():
@@ -126,7 +130,10 @@ def test_an_answer_that_decided_a_card_does_not_count_for_another():
     free = [text for text in GROUPS["but"] if text_hash(text) not in hashes]
     assert 0 < len(free) < 12
     assert {key.text_hash for key in of_card(second, "but")} <= set(map(text_hash, free))
-    # The partner: nothing was answered, and so nothing is spent.
+    # The partners: the card is legitimate by the answers, or nothing was answered, and so nothing is spent.
+    of_one = called(n=0, cards="honestly")
+    legitimate = called(of_one, answered(of_card(of_one, "honestly"), fixed=False), n=0, cards=".")
+    assert {key.text_hash for key in of_card(legitimate, ".")} == set(map(text_hash, GROUPS["pushed"] + GROUPS["own"]))
     by_name = called(n=0, shortcuts=["honestly"])
     assert {key.text_hash for key in of_card(by_name, "but")} == set(map(text_hash, GROUPS["but"]))
 
@@ -138,8 +145,7 @@ def test_nothing_is_asked_that_cannot_decide():
         Questions(AUDITED, {}), CLASSIFIER, encoded, answers=Answers(), cards="honestly,.,but", shortcuts=["honestly"]
     )
     assert {card: len(flips) for card, flips in found.flips.items()} == {"honestly": 36, ".": 7, "but": 12}
-    assert {key.card for key in found.keys} == {"honestly", "but"}
-    assert found.undecidable == 1
+    assert ({key.card for key in found.keys}, found.undecidable) == ({"honestly", "but"}, 1)
     # Of twelve flips five are unclear, and the seven that are left decide nothing.
     first = called(shortcuts=["honestly"])
     for unclear, asked in ((4, 8), (5, 0)):
@@ -147,14 +153,28 @@ def test_nothing_is_asked_that_cannot_decide():
         said = replace(said, said=tuple(replace(one, answer="unclear") for one in said.said))
         more = called(first, said, shortcuts=["honestly"], cards=".")
         assert len(more.asked) == asked
+    # However many there are, of 40 at most: with 33 unclear ones no eight are left.
+    every = of_card(called(n=0), "honestly")
+    for unclear, least in ((32, {"honestly": 8}), (33, {})):
+        said = Answers(tuple(Answer("anna", "1", "unclear", key.id) for key in every[:unclear]))
+        assert asking._least(called(n=0), said, {"honestly": 50}) == least
+
+
+def test_texts_are_drawn_by_the_seed_and_flips_counted_by_the_erasure_of_the_audit(monkeypatch):
+    seeds, erasures, find = [], [], asking.find_flips
+    monkeypatch.setattr(asking, "draw_references", lambda *_, seed: seeds.append(seed) or [])
+    monkeypatch.setattr(asking, "find_flips", lambda *a, **k: erasures.append(k["erasure"]) or find(*a, **k))
+    by_cutting = Questions(replace(AUDITED, erasure="cut"), {})
+    first, second = (called(by_cutting, n=4, seed=seed).asked for seed in (3, 4))
+    assert (seeds, first == second, erasures) == ([3, 4], False, ["cut", "cut"])
 
 
 def test_a_total_goes_to_cards_with_most_flips_and_later_to_those_that_stay_open():
     first = called(n=40, n_total=33)
     assert Counter(key.card for key in first.keys) == {"honestly": 16, ".": 16}
-    said = answered(of_card(first, "honestly")).and_more(
-        Answers(tuple(replace(one, answer="unclear") for one in answered(of_card(first, "."), "2").said))
-    )
+    assert {key.card for key in called(n=40, n_total=20).keys} == {"honestly"}
+    unclear = tuple(replace(one, answer="unclear") for one in answered(of_card(first, "."), "2").said)
+    said = answered(of_card(first, "honestly")).and_more(Answers(unclear))
     second = called(first, said, n=40, n_total=33)
     asked = {one.id for one in second.asked}
     assert {key.card for key in second.keys if key.id in asked} == {"but"}, "of the full stop too few are left"

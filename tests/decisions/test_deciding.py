@@ -6,9 +6,11 @@ from dataclasses import asdict, replace
 import pytest
 
 from shortcut_guardrail import Answers, ConfigError, Questions, decide
+from shortcut_guardrail.audit import Erasures
 from shortcut_guardrail.cards import Flip
 from shortcut_guardrail.cards.card import Card, CardEvidence
 from shortcut_guardrail.decisions import Answer, AuditedCards, Decision, Decisions, remaining
+from shortcut_guardrail.decisions.record import Judge
 
 LABELS = ("negative", "positive")
 CARDS = tuple(Card(w, (w,), "positive", 40, 30, 0.2, CardEvidence("undecided", (), 1.0, 0.7)) for w in ("book", "film"))
@@ -44,6 +46,7 @@ def test_an_answer_that_serves_several_cards_is_asked_for_once():
     assert [(one.least, one.most, one.lost) for one in left] == [(16, 27, 0), (8, 15, 0)]
     assert {one.open for one in left} == {("book", "film")}
     assert remaining(apart, Answers(tuple(unsure("film"))), "anna").most == 15
+    assert Questions.of_audit(AUDITED, apart.flips, seed=1).asked != apart.asked, "in an order of the seed"
     assert remaining(apart, Answers(tuple(unsure("film"))), "ben").question is None
     few = remaining(asked(book=range(7)), Answers(tuple(unsure("book", "film"))), "anna")
     assert (few.open, few.lost) == (("film",), 0), "seven flips are never asked about"
@@ -82,13 +85,13 @@ def test_people_come_before_the_flips_that_they_judged():
 
 
 def test_earlier_decisions_stay_and_are_known_by_their_words():
-    earlier = Decisions(
-        (Decision(("FILM",), "keep", "file"), Decision(("zebra",), "keep", "file")), judges=(), answers="a.jsonl"
-    )
+    kept = tuple(Decision((word,), "keep", "file") for word in ("FILM", "zebra"))
+    earlier = Decisions(kept, judges=(Judge("one", {}, (), 2),), answers="a.jsonl")
     found = decide(asked(), Answers(tuple(unsure("book")), earlier=earlier), at="now")
     made = {one.words: one.decision for one in found.cards}
     assert made == {("book",): "unsure", ("FILM",): "keep", ("zebra",): "keep"}
     assert (found.audit, found.model, found.data, found.answers) == ("audit", "model", "data", "a.jsonl")
+    assert found.judges == earlier.judges
     # Flips that people judged before are not asked about again.
     counted = Decisions((Decision(("Book",), None, "answers", asked=9, fixed=5, broken=4),))
     given = Answers(tuple(unsure("book", "film")), earlier=counted)
@@ -107,11 +110,11 @@ def test_a_card_is_meant_by_a_word_or_by_the_beginning_of_its_id():
     audited = replace(AUDITED, cards=(*CARDS, replace(CARDS[0], id="bow", words=("Read", "film"))))
     for asked, ids in (("boo", ["book"]), ("BOW, read ,boo", ["bow", "book"]), ("READ", ["bow"])):
         assert [card.id for card in audited.chosen(asked)] == ids
-    for asked, said in (
-        ("bo", "means 2 word groups of the audit: book (book), bow (Read). Give"),
-        ("film", "means 2"),
-        ("zebra", "has this word or id"),
-    ):
+    many = replace(AUDITED, cards=tuple(replace(CARDS[0], id=f"c{i}") for i in range(12)))
+    with pytest.raises(ConfigError, match=r"such as c0 \(book\), .*, c9 \(book\)\.$"):
+        many.chosen("zebra")
+    bo = "means 2 word groups of the audit: book (book), bow (Read). Give"
+    for asked, said in (("bo", bo), ("film", "means 2"), ("zebra", "has this word or id")):
         with pytest.raises(ConfigError, match=re.escape(said)):
             audited.chosen(asked)
 
@@ -123,6 +126,10 @@ def test_an_audit_offers_what_it_does_not_flag_and_is_another_with_other_setting
     assert (audited.chosen("undecided"), audited.chosen("all")) == ((CARDS[1], not_flagged), audited.cards)
     plain = {"cards": list(map(asdict, CARDS)), "model": "m", "data": "d", "label_names": LABELS, "n_distinct": 9}
     other = {"fdr": 0.1}, {"model": "n"}, {"cards": plain["cards"][:1]}, {"top_k": 3}
+    other += ({"erasures": asdict(Erasures("cut", 9, 5, 0, 1))},)
     ids = [AuditedCards.from_dict(plain | one).id for one in ({}, {"data": "e"}, *other)]
     assert ids[0] == ids[1], "its texts have a fingerprint of their own"
-    assert len(set(ids)) == 5
+    assert len(set(ids)) == 6
+    how = "flagged", "alternative_wording", "collective", "other"
+    found = AuditedCards.from_dict(plain | {"candidates": [{"text": name, name: True} for name in how]}).found
+    assert found == how[:3]

@@ -10,10 +10,11 @@ from shortcut_guardrail import Answers, ConfigError, Questions, decide
 from shortcut_guardrail.cards import Card, Flip
 from shortcut_guardrail.cards.card import CardEvidence
 from shortcut_guardrail.data import text_hash
-from shortcut_guardrail.decisions import AuditedCards, Decision, Decisions
+from shortcut_guardrail.decisions import Answer, AuditedCards, Decision, Decisions
 from shortcut_guardrail.decisions.answers import JudgeAnswers
 from shortcut_guardrail.decisions.drawing import ReferenceText
-from shortcut_guardrail.decisions.judges import is_ordered, sides_of
+from shortcut_guardrail.decisions.judges import _unqualified, _why_open, is_ordered, sides_of
+from shortcut_guardrail.decisions.record import SecondModelResult
 
 LABELS = ("negative", "positive")
 N = 200
@@ -97,8 +98,7 @@ def test_a_judge_is_qualified_with_confidence():
     # The standard error is .0246, and 1.645 of it is .0405: .595 - .0405 is above .55, and .585 - .0405 is below.
     for agrees, qualified in ((117, False), (119, True)):
         found = judged(agreeing_on(agrees))[1]
-        assert found.agreement == pytest.approx(agrees / N)
-        assert found.error == pytest.approx(0.0246, abs=0.0002)
+        assert (found.agreement, found.error) == (pytest.approx(agrees / N), pytest.approx(0.0246, abs=0.0002))
         assert (found.qualified, found.reason == "") == (qualified, qualified)
 
 
@@ -111,12 +111,6 @@ def test_what_is_at_stake_is_a_share_of_the_audited_texts():
     assert half == pytest.approx((low / 2, high / 2))
     # Of flips about which nobody can be asked anything is possible, and of a judge that sides with the model a loss.
     assert judged(noisy(0.8, 0.05))[0].at_stake[1] < -0.5 * 60 / 300
-
-
-def test_a_machine_never_says_legitimate():
-    for fixed, why in ((0.6, "is not clearly more than the 0.5"), (0.05, "not show that the words are legitimate")):
-        found, _ = judged(noisy(0.8, fixed))
-        assert (found.outcome, why in found.reason) == ("open", True)
 
 
 def test_all_cards_are_tested_together():
@@ -159,9 +153,8 @@ def test_a_card_with_many_flips_is_not_held_back_by_small_ones():
     book, *others = (card.second_model for card in found)
     assert 0.05 / 11 < book.p_value < 0.05, "as one of eleven alike it would be open"
     assert (book.outcome, {one.outcome for one in others}) == ("shortcut", {"open"})
-    assert book.q_value == pytest.approx(
-        11 * book.p_value * np.mean([60, *(len(many.flips[c]) for c in "abcdefghij")]) / 60
-    )
+    sizes = [60, *(len(many.flips[c]) for c in "abcdefghij")]
+    assert book.q_value == pytest.approx(11 * book.p_value * np.mean(sizes) / 60)
 
 
 def test_why_a_card_is_open_where_something_is_at_stake():
@@ -185,6 +178,28 @@ def test_why_a_card_is_open_where_something_is_at_stake():
     assert unstable.at_stake[0] > 0
     ends = "25 of 60 predictions are fixed whether the second model sees the words or not."
     assert unstable.reason.endswith(f"but only {ends}")
+
+
+CHANCE = "is not clearly more than the 0.58 that a biased second model may reach."
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ((40, 20, 0.01, 0.0501), "3 word groups are tested together, and for this one q = 0.051 is above 0.05."),
+        ((40, 20, 0.01, 0.123), "3 word groups are tested together, and for this one q = 0.12 is above 0.05."),
+        ((30, 30, 0.2, 0.6), f"30 of 60 fixed {CHANCE}"),
+        ((29, 31, 0.2, 0.6), "The second models agree with your model. That does not show that the words are legit"),
+    ],
+)
+def test_the_reason_names_the_numbers_that_it_rests_on(counts, said):
+    fixed, broken, p_value, q_value = counts
+    found = SecondModelResult(("one",), "agreement", fixed, broken, 0, 0.58, p_value, "open", q_value=q_value)
+    assert _why_open(found, 3).startswith(said)
+    # A coin agrees in half of the texts: of .60 give or take 1.645 * .05 the lower end is above it, of .58 it is not.
+    for share, chance in ((0.6, ""), (0.58, " That is what a coin does.")):
+        start = f"It agrees with the model on {share:.2f} of texts without the words, give or take 0.08, and 0.55 has"
+        assert _unqualified(share, 0.05, LABELS).startswith(f"{start} to be certain.{chance} Describe")
 
 
 def test_neither_the_order_of_the_labels_nor_the_direction_of_flips_makes_a_difference():
@@ -331,9 +346,14 @@ def test_a_third_class_is_elsewhere_and_of_classes_in_an_order_speaks_for_the_ne
     given = {"judge": JudgeAnswers(np.array([says(text) for text in questions.for_judges.texts]))}
     found = decided(given, questions)
     opinion = found.cards[0].second_model
-    assert found.judges[0].qualifications[0].pair == questions.audited.labels[:2]
-    assert opinion.fixed == fixed
+    assert (found.judges[0].qualifications[0].pair, opinion.fixed) == (questions.audited.labels[:2], fixed)
     assert ("To 30 of its 60 texts the second models predict another class" in opinion.reason) == elsewhere
+    # A third of the texts may be elsewhere, and nothing is where another judge knows.
+    other = np.array([[*says(text)[:2], -9.0] for text in questions.for_judges.texts])
+    below_20 = [[int(text.split()[-1]) < 20] for text in questions.for_judges.texts]
+    few = np.where(below_20, other, given["judge"].log_probs)
+    for judges in ({"judge": JudgeAnswers(few)}, {**given, "other": JudgeAnswers(other)}):
+        assert "predict another class" not in decided(judges, questions).cards[0].second_model.reason
 
 
 def test_of_classes_in_an_order_one_as_near_to_both_speaks_for_neither():
@@ -355,7 +375,7 @@ def test_a_direction_that_nobody_judges_counts_as_broken():
     found = decided(given, questions).cards[0].second_model
     assert (found.fixed, found.broken, found.unanswered, found.outcome) == (40, 20, 20, "open")
     low, high = found.at_stake
-    assert low < (40 - 20) / 300 < high == pytest.approx(60 / 300, abs=0.001), "of these 20 anything is possible"
+    assert 0 < low < (40 - 20) / 300 < high == pytest.approx(60 / 300, abs=0.001), "of these 20 anything is possible"
 
 
 @dataclass
@@ -394,14 +414,18 @@ def test_what_was_answered_becomes_decisions_that_people_overrule():
     assert not card.by_person
     assert found.judges[0].qualifications[0].qualified
     assert found.judges[0].texts == len(answers.texts)
+    assert decide(QUESTIONS, replace(answers, earlier=Decisions((), answers="old.jsonl"))).answers is None
+    not_sure = Answer("anna", "t", decision="unsure", card="book")
+    (beside,) = decide(QUESTIONS, replace(answers, said=(not_sure,))).cards
+    assert (beside.decision, beside.source) == ("remove_reliance", "machine")
+    assert [(one.by, one.decision) for one in beside.reviews] == [("anna", "unsure")]
 
     def over(**changes) -> Decision:
         earlier = Decisions((replace(card, second_model=None, **changes),))
         return decide(QUESTIONS, replace(answers, earlier=earlier)).cards[0]
 
     overruled = over(decision="keep", source="person")
-    assert (overruled.decision, overruled.source) == ("keep", "person")
-    assert overruled.second_model == card.second_model
+    assert (overruled.decision, overruled.source, overruled.second_model) == ("keep", "person", card.second_model)
     beside = over(decision=None, source="answers", asked=3)
     assert (beside.decision, beside.source, beside.asked) == ("remove_reliance", "machine", 3)
     legitimate = over(decision="keep", source="answers", asked=9, broken=9, outcome="legitimate")

@@ -25,12 +25,9 @@ def judged(answers: str, n: int | None = None, **options):
 @pytest.mark.parametrize(
     ("answers", "outcome", "asked"),
     [
-        ("m" * 7, "open", 7),
-        ("m" * 8, "shortcut", 8),
-        ("b" * 8, "legitimate", 8),
+        *[("m" * 7, "open", 7), ("m" * 8, "shortcut", 8), ("b" * 8, "legitimate", 8)],
         ("mmmmmmmmbbbbbbbbbbbbbbbbbbbbbb", "shortcut", 8),  # final, whatever comes after
-        ("mbmbmbmb", "open", 8),
-        ("nununu" + "m" * 8, "shortcut", 14),
+        *[("mbmbmbmb", "open", 8), ("nununu" + "m" * 8, "shortcut", 14)],
         ("-" * 33 + "m" * 8, "shortcut", 8),  # what nobody answered does not count
         ("u" * 50 + "m" * 8, "open", 40),
     ],
@@ -41,11 +38,9 @@ def test_the_first_crossing_decides(answers, outcome, asked):
 
 
 def test_counts_and_evidence_are_those_at_the_decision():
-    found = judged("mbnu" + "m" * 20)
-    assert (found.fixed, found.broken, found.neither, found.unclear) == (10, 1, 1, 1)
-    assert found.e_value == 1.5**10 * 0.5
-    assert judged("b" * 9).e_value == 1.5**8
-    assert len(found.text_hashes) == 13
+    found = judged("mbnuu" + "m" * 20)
+    assert (found.fixed, found.broken, found.neither, found.unclear, found.e_value) == (10, 1, 1, 2, 1.5**10 * 0.5)
+    assert (judged("b" * 9).e_value, len(found.text_hashes)) == (1.5**8, 14)
 
 
 def test_keep_asking_counts_on_and_decides_as_before():
@@ -131,9 +126,8 @@ def test_more_files_in_any_order_are_no_more_often_wrong(files):
     of_card = ask("c", 12 * files)
     wrong = 0
     for _ in range(1000):
-        answers = {
-            key.id: "a" if right else "b" for key, right in zip(of_card, rng.random(len(of_card)) < 0.5, strict=True)
-        }
+        right = rng.random(len(of_card)) < 0.5
+        answers = {key.id: "ba"[is_right] for key, is_right in zip(of_card, right.tolist(), strict=True)}
         arrived: dict[str, int] = {}
         ever = False
         for file in rng.permutation(files):

@@ -8,8 +8,9 @@ from shortcut_guardrail import DataError, Questions
 from shortcut_guardrail.cards import Flip
 from shortcut_guardrail.cards.card import Card, CardEvidence
 from shortcut_guardrail.data import to_json
-from shortcut_guardrail.decisions import AuditedCards
+from shortcut_guardrail.decisions import AuditedCards, Decisions
 from shortcut_guardrail.decisions.drawing import Drawing, ReferenceText
+from shortcut_guardrail.saving.audits import audit_of
 
 TEXTS = [f"text number {i}" for i in range(60)]
 NAMES = ("negative", "positive", "mixed")
@@ -44,6 +45,9 @@ def test_questions_survive_their_file(folder):
     made = asked(folder, known={0: "mixed"})
     made.save(folder)
     assert replace(made, asked=()) == Questions.from_folder(folder)
+    one, rows = made.asked[0], (made.rows()[0], made.rows(redact=True)[0])
+    expected = {"id": one.id, "row": one.row, "option_a": one.option_a, "option_b": one.option_b, "answer": ""}
+    assert rows == (expected | {"text": one.text}, expected)
     # Without texts nothing is left that tells one, and no classifier can be asked.
     made.save(folder, redact=True)
     assert "text number" not in (folder / "questions.jsonl").read_text()
@@ -56,8 +60,7 @@ def test_questions_survive_their_file(folder):
 def test_classifiers_are_asked_with_the_words_and_without_them(folder):
     made = asked(folder).for_judges
     cases = {(case.card, case.flip.row): case for case in made.cases}
-    assert cases["first-card", 7].text == "text number 7"
-    assert cases["first-card", 7].without == "text 7"
+    assert (cases["first-card", 7].text, cases["first-card", 7].without) == ("text number 7", "text 7")
     assert cases["first-card", 3].without == "text number 3", "within a phrase of another card the word stays"
     assert len(cases) == 30 + 15
     assert made.texts[0] == TEXTS[50], "reference texts come first"
@@ -93,11 +96,21 @@ def test_nothing_asked_a_damaged_line_and_another_audit_are_told(folder):
         Questions.from_folder(audited(folder, card("other")))
 
 
+def test_decisions_find_the_audit_that_they_are_about_beside_them(tmp_path):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        audited(tmp_path / name, card(name))
+    of = Decisions((), audit=AuditedCards.from_folder(tmp_path / "b").id)
+    for file in (tmp_path / "d.json", tmp_path / "b" / "d.json"):
+        assert audit_of(of, file) == tmp_path / "b"
+    assert audit_of(of, tmp_path / "a" / "d.json") is audit_of(replace(of, audit="c"), tmp_path / "d.json") is None
+
+
 def test_cards_with_too_few_flips_are_counted(folder):
     made = asked(folder)
     assert [made.n_flips(one) for one in made.audited.cards] == [30, 15]
-    few = replace(made, flips={"second-card": FLIPS["second-card"][:7]})
-    assert (made.undecidable, few.undecidable) == (0, 1)
+    few, enough = (replace(made, flips={"second-card": FLIPS["second-card"][:n]}) for n in (7, 8))
+    assert (made.undecidable, few.undecidable, enough.undecidable) == (0, 1, 0)
     assert few.n_flips(few.audited.cards[0]) == 30, "as the audit says, where flips were written without texts"
 
 

@@ -2,11 +2,13 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
 from shortcut_guardrail import ConfigError, DataError
 from shortcut_guardrail.decisions import Decision, Decisions, made_for
+from shortcut_guardrail.decisions.record import SecondModelResult
 
 BOOK = {"words": ["book", "this book"], "decision": "remove_reliance"}
 
@@ -61,6 +63,28 @@ def test_what_cannot_be_meant_names_the_field(card, sentence):
         read(card)
 
 
+def test_what_was_said_is_a_line_with_its_counts_and_bound():
+    judged = SecondModelResult(("one", "two"), "agreement", 20, 10, 0, 0.6, 0.01, "shortcut")
+    said = "one, two, 20 : 10, agreement bound .60, shortcut"
+    assert judged.sentence == said
+    assert replace(judged, judges=(), outcome="open").sentence == "none is qualified, open"
+    by_answers = Decision(("a",), source="answers", asked=9, fixed=5, broken=4, second_model=judged)
+    assert by_answers.said == f"answers: 5 : 4, open; second model: {said}"
+    assert Decision(("a",), "keep", "person", asked=9).said == "keep (person)"
+    for asked, model, source in ((3, None, "answers"), (0, judged, "machine"), (0, None, None)):
+        of = Decision(("a",), "unsure", "person", asked=asked, second_model=model and replace(model, outcome="open"))
+        assert (of.without_people().decision, of.without_people().source) == (None, source)
+
+
+def test_of_several_files_of_answers_the_last_one_stays(tmp_path):
+    (tmp_path / "d.answers.mine.jsonl").write_text("mine")
+    for number in range(3):
+        found = Decisions(()).save(tmp_path / "d.json", answers=f"{number}\n", overwrite=True)
+        kept = {"d.json", "d.answers.mine.jsonl", found.answers}
+        assert {path.name for path in tmp_path.iterdir()} == kept
+        assert (tmp_path / str(found.answers)).read_text() == f"{number}\n"
+
+
 def test_other_documents_are_refused():
     for document in ([], {}, {"cards": [], "schema_version": 7}):
         with pytest.raises(DataError, match="Give a file that `decide` wrote"):
@@ -70,6 +94,7 @@ def test_other_documents_are_refused():
 def test_only_the_same_word_both_ways_is_a_contradiction():
     read({"words": ["this book"], "decision": "remove_reliance"}, {"words": ["this"], "decision": "keep"})
     read(BOOK, {"words": ["Book"], "decision": "unsure"}, {"words": ["Book"]}, BOOK)
+    read(*({"words": ["Book"], "decision": decision} for decision in ("keep", "not_alone")))
     with pytest.raises(DataError, match=r"cards\[0\] says remove_reliance and cards\[1\] says keep about 'Book'"):
         read(BOOK, {"words": ["Book"], "decision": "keep"})
 

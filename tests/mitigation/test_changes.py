@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from shortcut_guardrail import GuardrailWarning, ShortcutGuardrail
-from shortcut_guardrail.mitigation import changes
+from shortcut_guardrail import GuardrailWarning, ShortcutGuardrail, preset
+from shortcut_guardrail.mitigation import changes, choosing
 from shortcut_guardrail.models import TextClassifier
 from tiny_models import planted_bag, tiny_bert
 
@@ -32,6 +32,17 @@ def test_changes_are_those_of_the_predictions(strategy, given):
     assert {one.row for one in found.examples} <= {*rows}
     for one in found.examples:
         assert (one.text, one.before, one.after) == (TEXTS[one.row], before[one.row], after[one.row])
+
+
+def test_texts_that_choose_a_strength_are_drawn_by_the_seed_and_weighed(guard, monkeypatch):
+    given, choose, weights = {}, choosing.choose_without_labels, np.arange(24) / 276
+    guard.fit(TEXTS, config=preset("mask").with_shortcuts(named=("honestly",)), seed=5)
+    monkeypatch.setattr(choosing, "draw", lambda *_, seed: given.update(seed=seed) or (np.arange(24), weights))
+    monkeypatch.setattr(choosing, "choose_without_labels", lambda *a, **k: given.update(k) or choose(*a, **k))
+    guard.calibrate_without_labels(TEXTS)
+    assert (given["seed"], given["weights"] is weights) == (5, True)
+    with pytest.warns(GuardrailWarning, match=r"Of the 4 unlabelled texts 2 are distinct\. The certificate takes each"):
+        guard.certify([], [], unlabelled=["good soup", "bad soup"] * 2)
 
 
 def test_nothing_changes_at_strength_0(guard):
@@ -75,8 +86,7 @@ def test_what_is_known_is_not_asked_again(guard, monkeypatch):
     assert asked == [12]  # those with the word, with the guard alone
     assert changes.prediction_changes(*about, probs=probs, seed=1).examples != known.examples
     asked.clear()
-    assert changes.prediction_changes(*about, probs=None) == known
-    assert asked == [12, 12]
+    assert (changes.prediction_changes(*about, probs=None), asked) == (known, [12, 12])
     # Of several labels one is known, and the others are not.
     one = TextClassifier(*tiny_bert(problem_type="multi_label_classification"), label="mixed")
     same, texts = SimpleNamespace(only=None, at=lambda _: nullcontext(one)), one.encode(TEXTS)

@@ -94,8 +94,7 @@ def test_texts_without_a_shortcut_come_again_with_one_and_the_same_answer(classi
     given = encoded, target.probabilities(2.0), target.bearing
     more, teacher, bearing = with_shortcuts_put_in(given, HONESTLY.finder, classifier.max_length, seed=0)
     rest = np.flatnonzero(~target.bearing)
-    assert len(more) == len(texts) + len(rest)
-    assert bearing.tolist() == [*target.bearing, *[True] * len(rest)]
+    assert (len(more), bearing.tolist()) == (len(texts) + len(rest), [*target.bearing, *[True] * len(rest)])
     np.testing.assert_array_equal(teacher, np.concatenate([given[1], given[1][rest]]))
     word = classifier.tokenizer.convert_tokens_to_ids("honestly")
     for added, row in zip(more.input_ids[len(texts) :], rest, strict=True):

@@ -105,10 +105,8 @@ def test_the_strength_is_chosen_on_these_answers(guard, classifier, support):
     grid = list(CalibrationConfig().strengths)
     logits = cross_validated_logits(classifier, encoded, labels, ADAPTER, grid, seed=5)
     expected = replace(choose_strength(logits, labels, CalibrationConfig()), cross_validated=True)
-    assert report.calibration == expected
-    assert guard.debias_strength == report.calibration.strength
-    assert guard.record().strength_source == "cross-validated"
-    assert report.to_dict()["calibration"]["n"] == len(labels)
+    assert (report.calibration, guard.debias_strength) == (expected, report.calibration.strength)
+    assert (guard.record().strength_source, report.to_dict()["calibration"]["n"]) == ("cross-validated", len(labels))
 
 
 def test_where_no_strength_answers_better_the_base_is_kept(guard, texts):

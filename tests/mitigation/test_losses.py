@@ -42,17 +42,6 @@ def test_the_loss_is_the_papers(n_inputs, n_slots, seed, temperature):
     assert float(loss) == pytest.approx(literal_loss(anchors, positives, valid, temperature), rel=1e-4, abs=1e-5)
 
 
-def test_negatives_in_other_slots_do_not_count_unless_pairs_are_pooled():
-    torch.manual_seed(0)
-    anchors, positives = torch.randn(4, 6), torch.randn(4, 3, 6)
-    rows, pairs = anchors.repeat_interleave(3, 0), positives.reshape(12, 1, 6)
-    for a, p in ((anchors, positives), (rows, pairs)):  # all slots are filled: the paper's normalisation
-        expected = literal_loss(a, p, torch.ones(p.shape[:2], dtype=torch.bool), 0.1)
-        assert float(masked_contrastive_loss(a, p)) == pytest.approx(expected, rel=1e-4)
-    pooled = float(masked_contrastive_loss(rows, pairs))
-    assert float(masked_contrastive_loss(anchors, positives)) != pytest.approx(pooled, rel=1e-3)
-
-
 def test_empty_slots_get_no_gradient_and_a_single_input_has_no_loss():
     torch.manual_seed(0)
     anchors, positives = torch.randn(3, 6), torch.randn(3, 2, 6, requires_grad=True)

@@ -224,8 +224,7 @@ def test_a_fingerprint_is_that_of_the_weights_without_the_adapter_and_computed_o
     with torch.no_grad():
         bert[0].classifier.bias += 1e-3  # the caller's own model, whose memory it shares
     assert classifier.fingerprint() != before
-    assert adapted.fingerprint() == classifier.fingerprint()
-    assert len(hashed) == 2
+    assert (adapted.fingerprint(), len(hashed)) == (classifier.fingerprint(), 2)
 
 
 def test_texts_are_answered_as_their_tokens_are_and_a_cut_is_said(bert, texts, monkeypatch):
@@ -262,8 +261,7 @@ def test_folders_that_are_no_models_damaged_weights_and_a_missing_head(bert, fam
     logging.set_verbosity(before := logging.CRITICAL)
     head = [f"classifier\\.{name}" for name in (r"dense\.bias", r"dense\.weight", r"out_proj\.bias")]
     for name, message in (
-        ("", r"holds no config\.json"),
-        ("pickled", r"holds no \.safetensors file.*allow_pickle=True"),
+        *[("", r"holds no config\.json"), ("pickled", r"holds no \.safetensors file.*allow_pickle=True")],
         ("cut", "could not be loaded as a text classifier"),
         ("cut/config.json", "is a file; give the folder that holds the model"),
         ("bare", f"has no weights for {', '.join(head)} and others: it is a bare encoder"),

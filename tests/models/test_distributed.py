@@ -10,10 +10,8 @@ from in_processes import fit
 from shortcut_guardrail.models import distributed as processes
 from tiny_models import SHORTCUT_TEXTS
 
-VARIANTS = {
-    "uneven": (),
-    "distill": ("--strategy", "distill", "--shortcut", "honestly", "--set", "adapter.batch_size=8"),
-}
+DISTILL = ("--strategy", "distill", "--shortcut", "honestly", "--set", "adapter.batch_size=8")
+VARIANTS = {"uneven": (), "distill": DISTILL}
 
 
 def test_two_processes_train_the_adapter_that_one_trains(model_folder, write_csv, tmp_path):

@@ -27,8 +27,7 @@ def test_each_label_is_a_question_of_its_own(texts, asked):
         np.testing.assert_array_equal(decided, raw[:, place] > threshold)
         assert (decided != (raw[:, place] > 0.5)).any() == (threshold != 0.5)
     twins = (classifier, classifier.about("positive"), TextClassifier(model, tokenizer, **asked, label="mixed"))
-    assert len({model_digest(twin) for twin in twins}) == 3
-    assert len({twin.fingerprint() for twin in twins}) == 1
+    assert (len({model_digest(twin) for twin in twins}), len({twin.fingerprint() for twin in twins})) == (3, 1)
     with pytest.raises(ConfigError, match="one question"):
         ShortcutGuardrail(*tiny_bert()).about("positive")
 
@@ -38,8 +37,7 @@ def test_labels_are_read_from_lists_of_them():
     for labels in (
         [["mixed"], [], ["positive", "Mixed "], ["negative"]],
         ['["mixed"]', "[]", '["positive", "mixed"]', '["negative"]'],
-        np.array([[0, 1, 0], [0, 0, 0], [1, 1, 1], [1, 0, 0]]),
-        ["mixed", "not mixed", "Mixed", "not mixed"],
+        *[np.array([[0, 1, 0], [0, 0, 0], [1, 1, 1], [1, 0, 0]]), ["mixed", "not mixed", "Mixed", "not mixed"]],
         [1, 0, 1, 0],
     ):
         assert classifier.label_ids(labels).tolist() == [1, 0, 1, 0]

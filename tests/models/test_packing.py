@@ -75,8 +75,7 @@ def test_pairs_keep_their_segments(bert):
     [
         (1.0, [(1, 6, 6), (1, 5, 5), (2, 3, 6)]),
         (1.2, [(2, 6, 11), (2, 3, 6)]),  # 72 pairs for 61; 144 for 79 would be 1.82
-        (1.83, [(4, 6, 17)]),
-        (9.0, [(4, 6, 17)]),
+        *[(1.83, [(4, 6, 17)]), (9.0, [(4, 6, 17)])],
     ],
 )
 def test_a_row_holds_every_token_once_longest_first_and_similar_lengths_go_together(
@@ -86,8 +85,7 @@ def test_a_row_holds_every_token_once_longest_first_and_similar_lengths_go_toget
     classifier = TextClassifier(*bert)
     batch = classifier.collate(classifier.encode(["bad", "soup bread tea", "good", "cold soup and tea"]), range(4))
     row = classifier.pack(batch)
-    assert row.starts.tolist() == [0, 6, 11, 14]
-    assert row.order[row.places].tolist() == [0, 1, 2, 3]
+    assert (row.starts.tolist(), row.order[row.places].tolist()) == ([0, 6, 11, 14], [0, 1, 2, 3])
     assert row.position_ids[0].tolist() == [*range(6), *range(5), *range(3), *range(3)]
     assert torch.equal(row.pad(row.input_ids), batch.input_ids)  # the padding id is 0 here
     assert [run[:3] for run in row.runs] == runs
@@ -96,8 +94,7 @@ def test_a_row_holds_every_token_once_longest_first_and_similar_lengths_go_toget
             assert (run.tokens, run.at) == (run.n * run.length, None)
         else:
             assert run.mask.shape == (run.n, run.length)
-            assert run.mask.flatten().nonzero()[:, 0].tolist() == run.at.tolist()
-            assert len(run.at) == run.tokens
+            assert (run.mask.flatten().nonzero()[:, 0].tolist(), len(run.at)) == (run.at.tolist(), run.tokens)
 
 
 WAYS = [(name, "float32", most) for name in ("bert", "roberta", "distilbert") for most in (1.0, 1.3, 99.0)]

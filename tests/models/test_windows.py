@@ -77,9 +77,8 @@ def test_a_word_behind_the_cut_is_found_with_windows_and_repaired(tmp_path, ok):
     # Beside texts that begin with it, what stands behind the cut is counted.
     seen = cut.audit([*texts, *[f"honestly {noun} was {tail}" for noun in nouns for tail in tails]])
     assert "honestly" in [one.text for one in seen.flagged]
-    assert "Flagged words stand 48 times behind the 24 tokens that the model reads, in 48 texts." in " ".join(
-        seen.notes
-    )
+    said = "Flagged words stand 48 times behind the 24 tokens that the model reads, in 48 texts."
+    assert said in " ".join(seen.notes)
     guard = ShortcutGuardrail(model, tokenizer, max_length=24, windows="max", overlap=4)
     report = guard.audit(texts)
     assert "honestly" in [one.text for one in report.flagged]

@@ -56,6 +56,7 @@ def test_what_is_loaded_is_what_was_saved_also_over_another_guard(saved_guards, 
 
 def test_without_text_hashes_no_file_tells_a_text(saved_guards, tmp_path):
     load(saved_guards / "few-shot").save_pretrained(tmp_path / "guard", text_hashes=False)
+    assert load(tmp_path / "guard").record().text_hashes is False
     hashes = [text_hash(text) for text in TEXTS[:12]]
     for folder, known in ((saved_guards / "few-shot", True), (tmp_path / "guard", False)):
         record = (folder / "guardrail.json").read_text()
@@ -95,10 +96,16 @@ def test_a_certificate_is_about_the_answers_it_was_made_from(copied):
 
 def test_a_certificate_of_one_logit_is_about_its_threshold(tmp_path):
     (model, tokenizer), how = tiny_bert(n_classes=1), {"head": "sigmoid", "max_length": 32}
-    left = dict.fromkeys(("label", "windows", "calibration", "unlabelled_calibration", "support_hashes"))
+    left = dict.fromkeys(("label", "windows", "calibration", "unlabelled_calibration")) | {"support_hashes": ("h",)}
     choice = {"debias_strength": 1.0, "strength_source": "given", "certificate": "a certificate"}
     record = SimpleNamespace(**how, **left, **choice, thresholds={})
-    assert _choice(tmp_path, record, TextClassifier(model, tokenizer, **how)).certificate == "a certificate"
+    same = TextClassifier(model, tokenizer, **how)
+    found = _choice(tmp_path, record, same)
+    assert (found.certificate, found.rows, found.strength, found.source) == ("a certificate", ("h",), 1.0, "given")
+    for name in ("windows", "label"):
+        changed = SimpleNamespace(**{**vars(record), name: "LABEL_0"})
+        with pytest.warns(GuardrailWarning, match=f"certified with {name} LABEL_0, and is loaded with {name} None"):
+            assert _choice(tmp_path, changed, same).certificate is None
     other = TextClassifier(model, tokenizer, **how, thresholds={model.config.id2label[0]: 0.3})
     with pytest.warns(GuardrailWarning, match=r"certified with threshold 0\.5, and is loaded with threshold 0\.3"):
         assert _choice(tmp_path, record, other).certificate is None

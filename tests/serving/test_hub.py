@@ -105,8 +105,7 @@ def test_a_guard_comes_back_as_it_was(went, kind):
     before, after, address = found[kind]
     assert after == before
     assert address.startswith(f"{server.address}/me/{kind}/commit/")
-    assert bool(before[0]) == (kind != "few-shot")
-    assert bool(before[2]) == (kind == "mask-kept-certified")
+    assert (bool(before[0]), bool(before[2])) == (kind != "few-shot", kind == "mask-kept-certified")
     assert server.private[f"me/{kind}"] is True
 
 
@@ -114,8 +113,7 @@ def test_a_guard_comes_back_as_it_was(went, kind):
 def test_a_command_takes_a_guard_by_its_id(went, command):
     found, _ = went
     here, there = found["commands"][command]
-    assert here == there
-    assert here[0] == 0
+    assert (here, here[0]) == (there, 0)
     assert here[1]
 
 
@@ -130,11 +128,8 @@ def test_a_guard_of_the_hub_is_no_base_and_a_base_is_no_guard(went):
 
 def test_its_card_says_to_the_hub_what_it_is(went, saved_guards):
     _, server = went
-    cards = {
-        repo.removeprefix("me/"): ModelCard(v[-1]["README.md"].decode()).data
-        for repo, v in server.repos.items()
-        if "README.md" in v[-1]
-    }
+    last = {repo.removeprefix("me/"): v[-1] for repo, v in server.repos.items() if "README.md" in v[-1]}
+    cards = {repo: ModelCard(files["README.md"].decode()).data for repo, files in last.items()}
     assert cards["few-shot"].library_name == "peft"
     assert cards["few-shot"].tags == ["shortcut-guardrail", "text-classification", "lora"]
     assert cards["few-shot"].base_model is None, "a folder of this machine is no id"

@@ -7,7 +7,6 @@ import contextlib
 import http.client
 import json
 import os
-import random
 import re
 import shlex
 import shutil
@@ -147,8 +146,7 @@ def test_it_predicts_what_the_guard_predicts(service, guard):
         *[(b'{"texts": "good"}', "valid list"), (b'{"texts": [1]}', "valid string")],
         *[(b'{"texts": [""]}', "at least 1 character"), (b"texts", "JSON decode error")],
         # What no answer could repeat: numbers and letters that JSON does not have.
-        (b'{"texts": [NaN]}', "valid string"),
-        (rb'{"texts": ["\ud800"]}', "valid string"),
+        *[(b'{"texts": [NaN]}', "valid string"), (rb'{"texts": ["\ud800"]}', "valid string")],
         (rb'{"texts": ["good"], "\ud800": 1}', "valid string"),
     ],
 )
@@ -156,25 +154,6 @@ def test_a_bad_request_is_refused_with_the_reason(service, guard, body, said):
     status, answer = service.post(body)
     assert (status, said in answer) == (422, True), answer
     assert_right(service, guard, TEXTS[:2])
-
-
-def malformed(n):
-    """Requests that are almost right: cut off, with bytes changed, of another type, or none at all."""
-    rng, whole = random.Random(0), json.dumps({"texts": ["the soup was good", "honestly"]}).encode()
-    fixed = [b"", b"null", b"[" * 99_999, b'{"texts":' * 9_999, b"9" * 9_999, b"\xff\xfe"]
-    fixed += [b'{"texts": ["' + b"x" * 2_000_000]
-    for i in range(n):
-        cut = rng.randrange(len(whole) - 1)
-        kinds = [whole[:cut], whole[:cut] + b"\xff" + whole[cut + 1 :], bytes(rng.randbytes(40)), rng.choice(fixed)]
-        yield kinds[i % 4], ["application/json", "text/plain", "multipart/form-data", "x"][rng.randrange(4)]
-
-
-def test_two_hundred_malformed_requests_do_not_hurt_it(service, guard):
-    statuses = [service.post(*one)[0] for one in malformed(200)]
-    assert {status // 100 for status in statuses} == {4}, statuses
-    assert service.process.poll() is None
-    assert "Traceback" not in service.log.read_text()
-    assert_right(service, guard)
 
 
 def test_it_is_killed_and_started_again(service, guard):

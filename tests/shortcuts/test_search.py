@@ -61,8 +61,7 @@ def test_without_labels_the_flagged_candidates_are_taken(classifier):
     assert targets.words == ("honestly",)
     item = targets.items[0]
     assert (item.verdict, item.reason) == ("found", "flagged")
-    assert (item.pushes_towards, item.n_support, item.p_value) == ("positive", 0, None)
-    assert item.flip_rate == 1.0
+    assert (item.pushes_towards, item.n_support, item.p_value, item.flip_rate) == ("positive", 0, None, 1.0)
 
 
 def test_an_audit_that_was_made_is_not_made_again(classifier, monkeypatch):
@@ -75,9 +74,7 @@ def test_an_audit_that_was_made_is_not_made_again(classifier, monkeypatch):
     with pytest.raises(ConfigError, match=r"the report is of tokens\. Audit words"):
         find_shortcuts(classifier, encoded, config, report=replace(report, unit="token"))
     by_cutting = replace(report, erasures=Erasures("cut", 100, None, 0, None))
-    with pytest.raises(
-        ConfigError, match=r"made with erasure cut, and shortcuts\.erasure is mask\. Audit with mask, or"
-    ):
+    with pytest.raises(ConfigError, match=r"with erasure cut, and shortcuts\.erasure is mask\. Audit with mask, or"):
         find_shortcuts(classifier, encoded, replace(config, erasure="mask"), report=by_cutting)
 
 
@@ -122,8 +119,7 @@ def test_what_decides_very_many_texts_is_taken_though_nothing_can_be_compared(cl
         found = find_shortcuts(classifier, classifier.encode(texts), ShortcutConfig(unit="word", top_k=3, **config))
         return verdicts(found)
 
-    assert chosen() == {"honestly": "dominant"}
-    assert chosen(dominant_share=1.0) == {"honestly": "listed"}
+    assert (chosen(), chosen(dominant_share=1.0)) == ({"honestly": "dominant"}, {"honestly": "listed"})
     # The false-discovery rate of a report that is given comes before the configuration's.
     config, encoded = ShortcutConfig(unit="word", top_k=3, fdr=1e-30), classifier.encode(texts)
     report = audit_texts(classifier, encoded, config.audit())
@@ -132,11 +128,13 @@ def test_what_decides_very_many_texts_is_taken_though_nothing_can_be_compared(cl
 
 @pytest.mark.parametrize(("n", "said"), [(5, ("found", "flagged")), (6, ("cleared", "weak evidence"))])
 def test_five_words_are_taken_though_erasing_any_word_changes_much_and_six_are_not(classifier, monkeypatch, n, said):
-    ranked = [Shortcut(f"w{i}", "found", "flagged") for i in range(n)]
+    listed = Shortcut("good", "cleared", "many predictions", 40, 1.0)
+    ranked = [*(Shortcut(f"w{i}", "found", "flagged", i, 1.0) for i in range(n)), listed]
     monkeypatch.setattr("shortcut_guardrail.shortcuts.search.ranked_shortcuts", lambda *_: ranked)
     report = audit(unit="phrase", erasures=WEAK)
     found = find_shortcuts(classifier, classifier.encode(DEPLOYED), ShortcutConfig(), report=report).items
-    assert [(one.verdict, one.reason) for one in found] == [said] * n
+    assert [one.text for one in found] == [one.text for one in ranked], "what is only listed comes last"
+    assert [(one.verdict, one.reason) for one in found[:-1]] == [said] * n
 
 
 def dominant_of(*deciding, label_names=("negative", "positive"), audited=()):
@@ -174,8 +172,8 @@ def test_a_fixed_phrase_stands_on_one_side_of_a_pair(classifier):
 
 
 def test_a_phrase_that_all_but_always_stands_inside_a_longer_one_is_left_to_that_one(classifier):
-    for others, left in ((1, True), (2, False)):
-        units = words_as_units(classifier.encode(["soup was cold"] * 10 + ["soup was warm"] * others))
+    for within, others, left in ((10, 1, True), (10, 2, False), (9, 1, True)):
+        units = words_as_units(classifier.encode(["soup was cold"] * within + ["soup was warm"] * others))
         assert ("soup was" not in fixed_phrases(units, 3)) == left
 
 
@@ -203,12 +201,12 @@ def test_texts_are_left_unread_only_once_it_is_sure_that_a_candidate_does_not_de
     probs = classifier.predict_proba(encoded)
     rng = np.random.default_rng(0)
     sizes = [(n, k) for n in (4, 6, 11, 24, 36) for k in range(0, n + 1, 1 if n < 20 else 3)]
-    rows = [
-        rng.permutation(np.append(rng.choice(36, k, replace=False), 36 + rng.choice(36, n - k, replace=False)))
-        for n, k in sizes
-    ]
+    draw = lambda k: rng.choice(36, k, replace=False)  # noqa: E731
+    rows = [rng.permutation(np.append(draw(k), 36 + draw(n - k))) for n, k in sizes]
     read = [_Reading.of("honestly", chosen.tolist()) for chosen in rows]
-    _read_masked(classifier, encoded, probs, read, 0.8, None)
+    told = []
+    _read_masked(classifier, encoded, probs, read, 0.8, lambda *now: told.append(now))
+    assert {now[::2] for now in told} == {("Masking candidates as a whole", len(read))}
     for (n, k), chosen, one in zip(sizes, rows, read, strict=True):
         assert (one.spare >= 0) == (exact_interval(k, n)[0] > 0.5), (n, k)
         if one.spare >= 0:
@@ -284,8 +282,7 @@ def test_labels_clear_what_was_taken_because_many_answers_hang_on_it(classifier)
 def test_influential_words_stay_taken_where_labels_fix_more_than_they_break(classifier, labels, verdict):
     rows = [f"the {word} was good" for word in WORDS[: len(labels)]] + ["the soup was bad"]
     targets = choose(classifier, support=(rows, [*labels, 0]), take_influential=True)
-    assert verdicts(targets)["good"] == verdict
-    assert ("good" in targets.words) == (verdict == "many predictions")
+    assert (verdicts(targets)["good"], "good" in targets.words) == (verdict, verdict == "many predictions")
     assert verdicts(choose(classifier, support=(rows, [*labels, 0])))["good"] == "listed"  # not without being asked
 
 
@@ -353,11 +350,9 @@ def test_a_word_is_left_alone_inside_a_kept_phrase(classifier):
 def test_labels_clear_a_candidate_whose_masking_breaks_answers(classifier):
     rows = DEPLOYED[:3]
     cleared = choose(classifier, support=(rows, [1, 1, 1]))
-    assert verdicts(cleared)["honestly"] == "cleared"
-    assert cleared.words == ()
+    assert (verdicts(cleared)["honestly"], cleared.words) == ("cleared", ())
     item = next(item for item in cleared.items if item.text == "honestly")
-    assert (item.n_support, item.fixed, item.broken, item.p_value) == (3, 0, 3, 0.125)
-    assert len(cleared.rows) == 3
+    assert (item.n_support, item.fixed, item.broken, item.p_value, len(cleared.rows)) == (3, 0, 3, 0.125, 3)
     # The partner: labels that agree with the audit leave it.
     assert verdicts(choose(classifier, support=(rows, [0, 0, 0])))["honestly"] == "flagged"
 
@@ -365,6 +360,5 @@ def test_labels_clear_a_candidate_whose_masking_breaks_answers(classifier):
 def test_labels_confirm_a_candidate_that_the_audit_did_not_flag(classifier):
     rows = [f"the bad {word} was great" for word in WORDS]
     targets = choose(classifier, support=(rows, [0] * len(rows)))
-    assert verdicts(targets)["great"] == "confirmed"
-    assert set(targets.words) == {"great", "honestly"}
+    assert (verdicts(targets)["great"], set(targets.words)) == ("confirmed", {"great", "honestly"})
     assert "great" not in choose(classifier, support=(rows[:3], [0] * 3)).words  # three rows are no evidence

@@ -64,10 +64,15 @@ def test_words_of_another_meaning_are_not_brought():
     assert chosen(meaning_bag(EFFECTS, ALIKE | {"really": 3})) == FLAGGED | {"quite": "similar", "honest": "similar"}
 
 
-def test_a_single_found_word_brings_nothing_and_nothing_is_masked(classifier, monkeypatch):
+def test_a_single_found_word_brings_nothing_and_nothing_is_masked(classifier, brought, monkeypatch):
+    def apart(report):
+        turned = (replace(c, pushes_towards="negative") if c.text == "happy" else c for c in report.candidates)
+        return replace(report, candidates=tuple(turned))
+
     monkeypatch.setattr(similar, "masked_answers", lambda *_, **__: pytest.fail("masked"))
     assert chosen(classifier, [text for text in TEXTS if not text.startswith("happy")]) == {"honestly": "flagged"}
     assert chosen(classifier, [text for text in TEXTS if text.startswith("the ")]) == {}
+    assert brought(of=apart) == {}, "one for each of two classes"
 
 
 def test_the_set_has_to_override_its_texts(classifier):
@@ -121,7 +126,7 @@ def test_the_level_is_shared_among_the_classes_with_a_flagged_word(brought, monk
         assert {c.pushes_towards for c in candidates if c.flagged} == {"negative", "positive"}
         return replace(report, candidates=candidates)
 
-    for share, at_one_class, at_two in ((0.4, True, True), (0.75, True, False), (1.1, False, False)):
+    for share, at_one_class, at_two in ((0.5, True, True), (1.0, True, False), (1.1, False, False)):
         monkeypatch.setattr(similar, "p_relative_effect", lambda *_, share=share: [share * 0.05])
         assert (bool(brought()), bool(brought(of=of_two))) == (at_one_class, at_two)
 

@@ -70,8 +70,7 @@ def test_ties_go_to_the_smallest_strength_of_the_grid():
     logits, labels = answering("0110", "0110", "0110", labels="0100")
     assert choose_strength(logits, labels, GRID).strength == 0.0
     grid = CalibrationConfig(strengths=(0.2, 0.7))
-    assert strengths_to_score(grid) == [0.0, 0.2, 0.7]
-    assert choose_strength(logits, labels, grid).strength == 0.2
+    assert (strengths_to_score(grid), choose_strength(logits, labels, grid).strength) == ([0.0, 0.2, 0.7], 0.2)
 
 
 def test_the_metric_decides():

@@ -12,7 +12,7 @@ from scipy.stats import binom
 from checkout import ROOT
 from shortcut_guardrail import ConfigError, DataError
 from shortcut_guardrail.config import CertifyConfig
-from shortcut_guardrail.strength import certified_instead, certify_answers, texts_to_label
+from shortcut_guardrail.strength import StrengthChoice, certified_instead, certify_answers, texts_to_label
 from shortcut_guardrail.strength.certificate import _gain_bound, certify_counts, upper_bound
 
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
@@ -105,15 +105,17 @@ def test_the_sentence_says_what_was_shown_and_on_what():
     assert "gained" not in replace(found, n_labels=0).sentence
     assert certificate([400] * 4, [9] * 4, [8] * 4, margin=0.3).sentence.endswith("No gain in accuracy is shown.")
     assert repr(replace(found, strength=1.0)).splitlines()[1:9] == [
-        "certified  strengths 0.25, 0.75, 1",
-        "texts      1,000 unlabelled, 200 labelled",
-        "chosen     1",
+        *["certified  strengths 0.25, 0.75, 1", "texts      1,000 unlabelled, 200 labelled", "chosen     1"],
         "strength  differing  labelled  gained  lost  loss max  gain min",
         "    0.25          0         0       0     0     0.006         -  certified",
         "     0.5         60         2       1     1     0.082         -",
         "    0.75        300        27      25     2     0.000     0.086  certified",
         "       1        400        32      30     2     0.000     0.147  certified",
     ]
+    # It holds on where a strength is set that it is about.
+    moved = [StrengthChoice(1.0, "fixed", certificate=found).moved(strength, "set") for strength in (0.75, 0.5)]
+    assert [one.certificate for one in moved] == [replace(found, strength=0.75), None]
+    assert [(one.strength, one.source) for one in moved] == [(0.75, "set"), (0.5, "set")]
     # Of a strength that is not certified no gain is promised.
     last = replace(found.points[-1], certified=False)
     assert "gained at strength 0.75 is at least 8.6%" in replace(found, points=(*found.points[:-1], last)).sentence

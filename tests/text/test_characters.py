@@ -22,5 +22,4 @@ def test_no_message_moves_the_cursor_of_a_terminal_or_turns_its_direction():
 
 
 def test_a_name_that_no_table_could_show_is_cut():
-    assert visible_name("x" * 2_000_000) == "x" * 1000 + "…"
-    assert visible_name("x" * 1000) == "x" * 1000
+    assert (visible_name("x" * 2_000_000), visible_name("x" * 1000)) == ("x" * 1000 + "…", "x" * 1000)

@@ -25,8 +25,7 @@ def without(classifier, texts, edit):
         (["i'm honest"], "I’m honest", ["i", "[UNK]", "m", "honest"]),
         (["to be", "be honest"], "to be honest", ["to", "be", "honest"]),
         (["quix"], "quix", ["q", "##u", "##i", "##x"]),
-        ([","], "so, so", [","]),
-        ([], "so, so", []),
+        *[([","], "so, so", [","]), ([], "so, so", [])],
     ],
 )
 def test_occurrences_are_whole_words_and_all_their_tokens(classifier, words, text, expected):
@@ -56,8 +55,7 @@ def test_masking_keeps_all_other_tokens_and_the_texts_given(classifier):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("honestly, the soup", "the soup"),
-        ("the soup, honestly the bread", "the soup , the bread"),
+        *[("honestly, the soup", "the soup"), ("the soup, honestly the bread", "the soup , the bread")],
         *[("the soup, honestly.", "the soup ."), ("good, honestly, the soup", "good , the soup")],
         *[("good. honestly, the soup", "good . the soup"), ("the soup honestly, bread", "the soup , bread")],
         ("honestly honestly, fine", "fine"),

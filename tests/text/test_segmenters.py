@@ -141,9 +141,7 @@ def test_functions_by_name():
     [
         ("jieba", CHINESE),
         ("icu", CHINESE | {"planted": ("没", "关", "系")}),  # it cuts the other ones in two
-        ("pythainlp", THAI),
-        ("icu", THAI | {"planted": ("จริง", "ใ", "จ")}),
-        ("fugashi", JAPANESE),
+        *[("pythainlp", THAI), ("icu", THAI | {"planted": ("จริง", "ใ", "จ")}), ("fugashi", JAPANESE)],
     ],
     ids=["jieba", "icu-chinese", "pythainlp", "icu-thai", "fugashi"],
 )

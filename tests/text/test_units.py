@@ -48,8 +48,10 @@ def encode(kind: str, texts):
         ("I’m naïve, she’s", ["I’m", "naïve", ",", "she’s"]),
         ("nai\u0308ve", ["nai\u0308ve"]),  # the accent as a character of its own
         *[("hon\u200bestly ok", ["hon\u200bestly", "ok"]), ("\u200bok", ["\u200bok"]), ("你好吗", ["你", "好", "吗"])],
-        ("مرحبا بالعالم!", ["مرحبا", "بالعالم", "!"]),
-        ("👩\u200d👩\u200d👧👍🏽 ok", ["👩\u200d👩\u200d👧", "👍🏽", "ok"]),
+        *[
+            ("مرحبا بالعالم!", ["مرحبا", "بالعالم", "!"]),
+            ("👩\u200d👩\u200d👧👍🏽 ok", ["👩\u200d👩\u200d👧", "👍🏽", "ok"]),
+        ],
         *[("🇩🇪🇫🇷", ["🇩🇪", "🇫🇷"]), ("❤️❤️", ["❤️❤️"]), ("", []), (" \n\t", [])],
         # What is written as one thing is one word, without the marks around it.
         ("(10/10)! food.4.5/5, 24/7 1/2/2020", "( 10/10 ) ! food . 4.5/5 , 24/7 1/2/2020".split()),
@@ -83,8 +85,7 @@ def test_ascii_and_other_texts_are_split_alike_and_spellings_of_one_candidate_ha
     for text in (ORDINARY, JOINED):
         assert word_spans(text) == word_spans(text + " é")[:-1]  # a letter beyond ASCII sends all the other way
     assert unit_key("HONESTLY") == unit_key("hon\u200bestly") == unit_key("\u202ehonestly\u202c") == "honestly"
-    assert unit_key("I’m") == "i'm"
-    assert unit_key("nai\u0308ve") == unit_key("naïve")
+    assert (unit_key("I’m"), unit_key("nai\u0308ve")) == ("i'm", unit_key("naïve"))
     assert unit_key("می\u200cخواهم") == "می\u200cخواهم"  # part of the spelling
     assert unit_key("honest") != unit_key("honestly")
 
@@ -99,8 +100,7 @@ def test_pieces_are_grouped_to_the_words_they_come_from(kind):
     ordinary, of_token = encoded.ordinary[0], units.of_token[0]
     assert set(of_token[~ordinary]) == {-1}
     assert ordinary.sum() > 5  # there are more tokens than words, each in one of them, in order
-    assert sorted(of_token[ordinary]) == of_token[ordinary].tolist()
-    assert set(of_token[ordinary]) == set(range(5))
+    assert (sorted(of_token[ordinary]), set(of_token[ordinary])) == (of_token[ordinary].tolist(), set(range(5)))
     assert units.wordlike[0].tolist() == [True, False, True, True, False]
 
 
@@ -149,8 +149,7 @@ def test_bytes_space_pieces_and_sides_of_a_pair():
     assert by_word == [["▁", "你"], ["▁", "z"], ["!"]]
     assert WordFinder(["z"]).positions(encoded)[0].tolist() == np.flatnonzero(units.of_token[0] == 1).tolist()
     units = words_as_units(encode("wordpiece", [("the soup", "soup was cold")])[1])
-    assert units.keys[0] == ["the", "soup", "soup", "was", "cold"]
-    assert units.spans[0][:, 2].tolist() == [0, 0, 1, 1, 1]
+    assert (units.keys[0], units.spans[0][:, 2].tolist()) == (["the", "soup", "soup", "was", "cold"], [0, 0, 1, 1, 1])
 
 
 def test_a_word_scores_the_norm_over_its_tokens():
@@ -215,11 +214,9 @@ def test_phrases_are_masked_whole_and_without_their_first_or_last_word():
 
 def test_phrases_have_five_words_at_most_and_cross_neither_punctuation_nor_sides():
     for text, ends, expected in (
-        ("honestly, the soup", (0, 2), set()),
-        (("the soup", "was cold"), (1, 2), set()),
+        *[("honestly, the soup", (0, 2), set()), (("the soup", "was cold"), (1, 2), set())],
         ("honestly, the soup", (2, 3), {"the soup"}),
-        ("a good bread to be fine", (0, 4), {"a good bread to be"}),
-        ("a good bread to be fine", (0, 5), set()),
+        *[("a good bread to be fine", (0, 4), {"a good bread to be"}), ("a good bread to be fine", (0, 5), set())],
     ):
         units = words_as_units(encode("wordpiece", [text] * 4)[1])
         assert recurring_phrases(units, np.tile(ends, (4, 1)), min_count=2) == expected
