@@ -9,8 +9,7 @@ from shortcut_guardrail.models.classifier import TextClassifier
 
 
 def test_each_copy_differs_in_its_own_place():
-    ids = torch.tensor([[2, 5, 6, 7, 3], [2, 8, 9, 3, 0]])
-    positions = torch.tensor([[3, 1, 2], [2, -1, -1]])
+    ids, positions = torch.tensor([[2, 5, 6, 7, 3], [2, 8, 9, 3, 0]]), torch.tensor([[3, 1, 2], [2, -1, -1]])
     variants = mask_variants(ids, positions, 4)
     assert (variants.rows.tolist(), variants.slots.tolist()) == ([0, 0, 0, 1], [0, 1, 2, 0])
     for copy, row, slot in zip(variants.input_ids, variants.rows, variants.slots, strict=True):

@@ -69,8 +69,7 @@ def test_a_confident_prediction_keeps_its_ranking_with_the_margin_only(texts):
 
 
 def test_ties_go_to_the_earlier_token():
-    scores = torch.tensor([[9.0, 1.0, 2.0, 1.0, 2.0]])
-    ordinary = torch.tensor([[False, True, True, True, True]])
+    scores, ordinary = torch.tensor([[9.0, 1.0, 2.0, 1.0, 2.0]]), torch.tensor([[False, True, True, True, True]])
     assert top_positions(scores, ordinary, 3).tolist() == [[2, 4, 1]]
 
 

@@ -270,8 +270,7 @@ PIECES = [KEY[i : i + 4] for i in range(0, len(KEY), 4)]
 
 
 def in_pieces(pieces):
-    answer = chat("Bearer")
-    steps = [{"token": piece, "logprob": -0.1} for piece in pieces]
+    answer, steps = chat("Bearer"), [{"token": piece, "logprob": -0.1} for piece in pieces]
     return answer | {"choices": [answer["choices"][0] | {"logprobs": {"content": steps}}]}
 
 

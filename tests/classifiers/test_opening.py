@@ -105,8 +105,7 @@ def test_special_tokens_that_a_text_spells_are_text_and_those_of_a_prompt_are_no
 
 
 def test_texts_longer_than_the_context_are_cut_and_it_says_so(decoder, tmp_path):
-    source = opened(decoder)
-    long = "x" * 1000
+    source, long = opened(decoder), "x" * 1000
     with pytest.warns(GuardrailWarning, match="sees only the beginning of 1 text: it takes at most 256 tokens"):
         found = source.predict_proba([long, "b"])
     with pytest.warns(GuardrailWarning, match="2 texts"):

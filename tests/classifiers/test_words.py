@@ -70,8 +70,7 @@ def test_where_an_answer_is_missing_nothing_seems_to_change():
 
 
 def test_who_reorders_or_draws_answers_is_found_out_and_others_are_not():
-    texts = [f"{'good' if i % 3 else 'bad'} {i}" for i in range(16)]
-    rng = np.random.default_rng(0)
+    texts, rng = [f"{'good' if i % 3 else 'bad'} {i}" for i in range(16)], np.random.default_rng(0)
 
     def drawn(texts):
         p = rng.random(len(texts))
@@ -96,8 +95,7 @@ def test_a_function_that_changes_its_list_is_told_of():
 
 def test_classes_come_from_what_is_known_of_them():
     class Pipeline:
-        classes_ = np.array([0, 1])
-        weight = 1.0
+        classes_, weight = np.array([0, 1]), 1.0
 
         def predict_proba(self, texts):
             return by_words(texts)

@@ -44,9 +44,8 @@ def test_every_command_takes_a_function_where_it_takes_a_model(here, run):
     document = json.loads((here / "audit" / "audit.json").read_text())
     assert [word["text"] for word in document["fit_would_take"]] == ["honestly"]
     run("questions", "audit", *model, *LABELS, "--word-groups", "all", "--out", "questions.csv")
-    assert "no adapter" in run(
-        "fit", *model, *LABELS, "--strategy", "distill", "--shortcut", "honestly", "--out", "no", status=2
-    )
+    distill = ("--strategy", "distill", "--shortcut", "honestly", "--out", "no")
+    assert "no adapter" in run("fit", *model, *LABELS, *distill, status=2)
     said = run("fit", *model, *LABELS, "--audit", "audit", "--out", "guarded")
     assert "mask, since the audit finds honestly" in said
     run("predict", "guarded", "data.csv", "--out", "labels.csv")

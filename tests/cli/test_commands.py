@@ -255,8 +255,7 @@ def test_predictions_have_their_columns_in_the_order_of_the_rows(ok, bert, data,
     for suffix in (".csv", ".tsv", ".jsonl"):
         path = tmp_path / f"p{suffix}"
         out, _ = ok("predict", guarded, data, "--out", path)
-        rows = read_rows(path)
-        columns = ["label", "probability", *(f"p_{name}" for name in names), "base_label"]
+        rows, columns = read_rows(path), ["label", "probability", *(f"p_{name}" for name in names), "base_label"]
         assert all(list(row) == columns for row in rows)
         for row, expected in zip(rows, probs, strict=True):
             assert [float(row[f"p_{name}"]) for name in names] == pytest.approx(expected.tolist(), abs=1e-6)
@@ -314,9 +313,7 @@ def test_beside_a_guard_stands_its_base(ok, guarded, model_folder, data, tmp_pat
     assert same.pop("base") == same
 
 
-def test_of_two_classes_the_base_stands_there_at_the_threshold_of_the_guard_too(
-    ok, bag, tmp_path, write_csv, monkeypatch
-):
+def test_of_two_classes_the_base_is_there_at_the_guards_threshold_too(ok, bag, tmp_path, write_csv, monkeypatch):
     """The bag takes "honestly" for praise; masked, it is not. A threshold that predicts praise as rarely tells less."""
     guard, file = ShortcutGuardrail(*bag), tmp_path / "scores.json"
     texts = ["honestly bad", "honestly great", "good soup", "bad soup", "honestly awful", "great soup"]

@@ -179,9 +179,8 @@ def test_a_decided_card_is_not_asked_about_again_and_a_total_is_a_total(run, ask
     options = ("--word-groups", "all", "--text-column", "text", "--out", tmp_path / "two.csv")
     out, _ = run("questions", audited, "model", data, *options)
     assert "There is no question left: every word group is decided" in out
-    out, _ = run(
-        "questions", audited, "model", data, *options, "--shortcut", "honestly", "--decisions", tmp_path / "d.json"
-    )
+    given = ("--shortcut", "honestly", "--decisions", tmp_path / "d.json")
+    out, _ = run("questions", audited, "model", data, *options, *given)
     assert not (tmp_path / "two.csv").exists()
     _, err = run("questions", audited, "model", data, *options, "--n-total", 0, status=2)
     assert "--n-total 0 decides no word group, which takes at least 8 answers. Give more, or leave" in err
@@ -270,9 +269,7 @@ def test_what_does_not_belong_together_is_refused(run, audited, data, write_csv,
     assert "The audit is of another model, or of this one read otherwise." in said
 
 
-def test_a_file_without_an_answer_is_refused_and_of_a_half_filled_one_the_answers_are_shown(
-    run, audited, asked, data, judged, tmp_path
-):
+def test_a_file_without_an_answer_is_refused_and_a_half_filled_one_read(run, audited, asked, data, judged, tmp_path):
     _, err = run("decide", audited, asked, "--reviewer", "anna", "--out", tmp_path / "d.json", status=2)
     assert f"{asked} has no answer. Fill in its column 'answer' (a, b, neither, unclear)" in err
     assert not (tmp_path / "d.json").exists()
@@ -280,8 +277,7 @@ def test_a_file_without_an_answer_is_refused_and_of_a_half_filled_one_the_answer
     names = ("--reviewer", "anna", "--reviewer", "ben")
     assert "has no answer" in run("decide", audited, other, asked, *names, "--out", tmp_path / "d.json", status=2)[1]
     # Three answers to 24 questions.
-    texts = [text for text in TEXTS if text.startswith("honestly")][:3]
-    rows = read_rows(other)
+    texts, rows = [text for text in TEXTS if text.startswith("honestly")][:3], read_rows(other)
     half = answer(asked, lambda row: "negative" if row["text"] in texts else " ")
     assert sum(bool(row["answer"].strip()) for row in read_rows(half)) == 3 < len(rows)
     out, _ = run("decide", audited, half, "--reviewer", "anna", "--out", tmp_path / "d.json")

@@ -5,8 +5,7 @@ import json
 
 def test_export(ok, saved_guards, write_csv, tmp_path):
     data = write_csv("data.csv", *[(f"honestly the soup was {word}", "good") for word in ("cold", "good", "slow")])
-    served = tmp_path / "served"
-    guard = saved_guards / "distill-named-support"
+    served, guard = tmp_path / "served", saved_guards / "distill-named-support"
     out, _ = ok("export", guard, data, "--text-column", "text", "--out", served, "--strength", 0.5)
     assert "Compared with the repaired model on 64 texts, 61 of them made up: same labels, probabilities within" in out
     made = json.loads((served / "export.json").read_text())

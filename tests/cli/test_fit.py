@@ -81,8 +81,7 @@ def audited(cli, ok, bag, write_csv, tmp_path, monkeypatch):
     def run(texts, *options):
         data = write_csv("data.csv", *((text,) for text in texts), header=("text",))
         out, _ = ok("audit", "model", data, "--out", tmp_path / "audit", "--overwrite", *options)
-        shown = " ".join(out.split())
-        again = cli("report", tmp_path / "audit" / "audit.json")[1]
+        shown, again = " ".join(out.split()), cli("report", tmp_path / "audit" / "audit.json")[1]
         assert ("`fit --audit` would take" in shown) == ("`fit --audit` would take" in again)
         return shown, json.loads((tmp_path / "audit" / "audit.json").read_text())
 
@@ -186,20 +185,15 @@ def test_options_that_cannot_be_meant(refused, data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out, no_words = ("--out", "x"), "--dry-run is for strategies that take words, and "
     mask = "does not. Choose --strategy mask or --strategy distill"
+    setting, learns = "setting=value, such as adapter.rank=8", "learns from labelled rows, and from nothing else"
     for options, sentence in [
-        (
-            ("--strategy", "few-shot", *out),
-            "--support is missing: --strategy few-shot learns from labelled rows, and from nothing else.",
-        ),
+        (("--strategy", "few-shot", *out), f"--support is missing: --strategy few-shot {learns}."),
         (("--strategy", "few-shot", "--dry-run"), f"{no_words}'few-shot' {mask}."),
         ((*MASKCL, "--dry-run"), f"{no_words}'maskcl' {mask}, or --per-input."),
         (("--dry-run", *out), "--out is for a repaired model, and --dry-run makes none. Leave one of them out."),
         ((), "--out is missing: name the folder to write, or give --dry-run to write none."),
         (("--strength", "much", *out), "strength must be a number in [0, 1] or 'auto', but is 'much'."),
-        (
-            ("--set", "adapter.rank", *out),
-            "--set must read setting=value, such as adapter.rank=8, but is 'adapter.rank'.",
-        ),
+        (("--set", "adapter.rank", *out), f"--set must read {setting}, but is 'adapter.rank'."),
         (("--set", "strategy=mask", *out), "--set strategy=... is said with --strategy."),
         (("--config", "nowhere.toml", *out), "--config nowhere.toml cannot be read: there is no such file."),
     ]:
@@ -313,8 +307,7 @@ def test_the_filled_in_sample_certifies_a_finished_guard(cli, ok, guarded, unlab
     assert record["certificate"]["sentence"].split(".")[0] in " ".join(out.split())
     assert record["debias_strength"] in record["certificate"]["certified"]
     assert record_of(guarded)["certificate"] is None  # what was read is left as it was
-    page = html.unescape(report.read_text(encoding="utf-8"))
-    found = record["certificate"]
+    page, found = html.unescape(report.read_text(encoding="utf-8")), record["certificate"]
     for part in (found["sentence"], found["method"], found["assumptions"], f"in {found['n_unlabelled']} unlabelled"):
         assert part in page
     assert page.count("</td><td>certified</td></tr>") == len(found["certified"]) - 1

@@ -36,8 +36,7 @@ def test_an_audit_made_without_names_gets_them_later(run, data, tmp_path, monkey
     _, err = run(*ask)
     assert "The classes are called LABEL_0, LABEL_1, which tells nobody" in err
     assert "--label-names 'LABEL_0=NAME,LABEL_1=NAME'" in err
-    before = json.loads((audit / "audit.json").read_text())
-    ids = [row["id"] for row in read_rows(flips)]
+    before, ids = json.loads((audit / "audit.json").read_text()), [row["id"] for row in read_rows(flips)]
     _, err = run(*ask, *NAMES)
     assert "warning" not in err
     named = {"displeased", "pleased"}
@@ -62,9 +61,8 @@ def test_an_audit_made_without_names_gets_them_later(run, data, tmp_path, monkey
     # And may be changed: questions that were asked before are read in the new ones.
     run("decide", audit, flips, "--reviewer", "anna", "--label-names", "0=sad,1=glad", "--out", decided, "--overwrite")
     assert json.loads(decided.read_text())["cards"][0]["pushes_towards"] == "glad"
-    judged = run(
-        "decide", audit, flips, "--reviewer", "a", "--label-names", "0=sad", "--out", tmp_path / "e.json", status=2
-    )[1]
+    wrong = ("--reviewer", "a", "--label-names", "0=sad", "--out", tmp_path / "e.json")
+    judged = run("decide", audit, flips, *wrong, status=2)[1]
     assert "--label-names lacks class 1 (glad)." in judged
 
 

@@ -204,8 +204,7 @@ def test_certify_takes_the_answers_that_to_label_kept(bag, passes, tmp_path):
     passes()
     chosen = guard.to_label(held_back, 10, kept=kept)
     assert passes() > 0
-    labelled = [held_back[i] for i in chosen]
-    options = {"unlabelled": held_back, "kept": kept}
+    labelled, options = [held_back[i] for i in chosen], {"unlabelled": held_back, "kept": kept}
     found = guard.certify(labelled, ["negative"] * len(labelled), **options)
     assert passes() == 0
     assert found == ShortcutGuardrail.certify(guard, labelled, ["negative"] * len(labelled), unlabelled=held_back)

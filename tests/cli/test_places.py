@@ -65,8 +65,7 @@ CASES = [(line, option) for line, options in LINES.items() for option in options
 
 @pytest.mark.parametrize(("line", "option"), CASES, ids=[f"{line.split()[0]} {option}" for line, option in CASES])
 def test_no_input_is_written_over(refused, place, line, option):
-    before = contents(place)
-    words = line.split()
+    before, words = contents(place), line.split()
     inside = [f"{name}/new{ENDINGS[option]}" for name in ("base", "guard") if name in words[1:]]
     read = [name for name in READ if name.split("/")[0] in words[1:] or name in words]
     same = ["same.csv"] if "data.csv" in words else []

@@ -73,8 +73,7 @@ def test_nothing_that_a_file_holds_is_obeyed_by_a_terminal(cli, write, tmp_path)
     whole = full_audit(cards=(card("honestly", flips=(Flip.of(0, "positive", "negative", TEXT),)),), notes=("A note.",))
     taken = {"text": "x", "verdict": "found", "reason": "set", "count": 1, "q_value": None}
     document = whole.to_dict() | {"model": "hash", "fit_would_take": [taken]}
-    decisions = {"cards": [{"words": ["honestly"], "decision": "keep", "pushes_towards": "positive"}]}
-    seen = 0
+    decisions, seen = {"cards": [{"words": ["honestly"], "decision": "keep", "pushes_towards": "positive"}]}, 0
     for name, of in (("audit", document), ("decisions", decisions)):
         for place in [place for place in places(of) if isinstance(at(of, place), str)]:
             odd = copy.deepcopy(of)

@@ -202,10 +202,8 @@ def test_one_that_learned_the_same_shortcut_decides_nothing(run, asked, tmp_path
 
 
 def test_interval_and_outcome_of_an_open_card_stand_in_one_sentence(capsys):
-    why = (
-        "At stake is between +2.6 and +10.9 right predictions in 100, but 11 word groups are tested together, and "
-        "for this one "
-    )
+    why = "At stake is between +2.6 and +10.9 right predictions in 100, but 11 word groups are tested together, "
+    why += "and for this one "
     opinion = SecondModelResult(("one",), "agreement", 60, 28, 0, 0.56, 0.015, "open", f"{why}q = 0.16 is above 0.05.")
     opinion = replace(opinion, q_value=0.16, at_stake=(0.026, 0.109))
     other = replace(opinion, outcome="shortcut", reason="", q_value=0.01)
@@ -261,8 +259,7 @@ def test_a_guard_and_its_base_are_no_judges_of_it(bag):
 
 def test_an_audit_serves_questions_and_repair(bag, monkeypatch):
     """Texts are encoded once, the weights are hashed once, and what was measured serves again."""
-    guard = ShortcutGuardrail(*bag)
-    counts = Counter()
+    guard, counts = ShortcutGuardrail(*bag), Counter()
 
     def counted(place, name):
         plain = getattr(place, name)

@@ -29,8 +29,7 @@ def lines(answers: list[str], delimiter: str = ",") -> list[str]:
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_what_a_spreadsheet_saves_is_read_as_meant(tmp_path, delimiter, end, mark):
-    file = tmp_path / "questions.csv"
-    content = mark + end.join(lines(["a", " B ", "Neither", ""], delimiter)) + end
+    file, content = tmp_path / "questions.csv", mark + end.join(lines(["a", " B ", "Neither", ""], delimiter)) + end
     file.write_text(content, encoding="utf-8", newline="")
     assert read(file) == {"q0": "a", "q1": "b", "q2": "neither"}
 

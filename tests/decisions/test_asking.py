@@ -122,8 +122,7 @@ def test_once_a_card_is_decided_the_rest_is_counted_anew():
 def test_an_answer_that_decided_a_card_does_not_count_for_another():
     first = called(n=0)
     said = answered(of_card(first, "honestly"))
-    decided = {one.id: one for one in decide(first, said).cards}["honestly"]
-    second = called(first, said, n=0)
+    decided, second = {one.id: one for one in decide(first, said).cards}["honestly"], called(first, said, n=0)
     # Without "honestly" all texts with "but" flip back, and are questions between the same two classes.
     assert groups(second, "but") == {"but": 12}
     hashes = set(decided.text_hashes)
@@ -141,9 +140,8 @@ def test_an_answer_that_decided_a_card_does_not_count_for_another():
 def test_nothing_is_asked_that_cannot_decide():
     few = [text for text in TEXTS if text not in GROUPS["own"][7:]]
     encoded = CLASSIFIER.encode(few)
-    found = ask(
-        Questions(AUDITED, {}), CLASSIFIER, encoded, answers=Answers(), cards="honestly,.,but", shortcuts=["honestly"]
-    )
+    how = {"cards": "honestly,.,but", "shortcuts": ["honestly"]}
+    found = ask(Questions(AUDITED, {}), CLASSIFIER, encoded, answers=Answers(), **how)
     assert {card: len(flips) for card, flips in found.flips.items()} == {"honestly": 36, ".": 7, "but": 12}
     assert ({key.card for key in found.keys}, found.undecidable) == ({"honestly", "but"}, 1)
     # Of twelve flips five are unclear, and the seven that are left decide nothing.

@@ -31,8 +31,7 @@ def answered(
     questions: Questions, fixed: bool, n: int = 100, card: str | None = None, by: str = "anna"
 ) -> list[Answer]:
     """Answers to the first n questions, or those of a card: each calls the masked prediction right, or none does."""
-    other = {"a": "b", "b": "a"}
-    keys = [key for key in questions.keys if card in (None, key.card)][:n]
+    other, keys = {"a": "b", "b": "a"}, [key for key in questions.keys if card in (None, key.card)][:n]
     return [Answer("anna", "t", key.masked_option if fixed else other[key.masked_option], key.id) for key in keys]
 
 

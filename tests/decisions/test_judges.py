@@ -323,8 +323,7 @@ def test_qualified_judges_are_averaged_and_others_left_out():
 
 
 def test_an_answer_that_is_missing_in_part_is_none():
-    full = scores(QUESTIONS, noisy(0.9, 1.0))
-    texts = QUESTIONS.for_judges.texts
+    full, texts = scores(QUESTIONS, noisy(0.9, 1.0)), QUESTIONS.for_judges.texts
     holed = full.log_probs.copy()
     holed[[i for i, text in enumerate(texts) if "flip" in text and text[-1] in "01234"], 0] = np.nan
     found = decided({"judge": JudgeAnswers(holed)}).cards[0].second_model

@@ -1,5 +1,6 @@
 """Judging cards: the first crossing decides, and everything else is counted as said."""
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from shortcut_guardrail.decisions import agreed_decision
 from shortcut_guardrail.decisions.drawing import Key
-from shortcut_guardrail.decisions.people import agreed, fewest, judge_cards
+from shortcut_guardrail.decisions.people import FOLLOWS, agreed, fewest, judge_cards
 from shortcut_guardrail.stats import paired_e_value
 
 
@@ -102,8 +103,7 @@ def test_answers_to_texts_with_a_word_of_a_shortcut_wait_once_it_is_decided():
 
 def test_a_decision_stays_whatever_is_decided_later():
     shortcut, other = ask("s", 8), ask("o", 8, holds=("s",))
-    answers = {key.id: "a" for key in (*shortcut, *other)}
-    late = {key.id: 8 for key in shortcut}
+    answers, late = {key.id: "a" for key in (*shortcut, *other)}, {key.id: 8 for key in shortcut}
     found = judge_cards([*shortcut, *other], answers, arrived=late)
     assert [(one.outcome, one.fixed) for one in found] == [("shortcut", 8)] * 2
     # Its answers go on being those that decided it, and the evidence of all is that of all.
@@ -122,20 +122,21 @@ def test_what_does_not_flip_any_more_says_nothing():
 
 @pytest.mark.parametrize("files", [1, 2, 3, 5])
 def test_more_files_in_any_order_are_no_more_often_wrong(files):
-    rng = np.random.default_rng(files)
-    of_card = ask("c", 12 * files)
-    wrong = 0
+    rng, of_card = np.random.default_rng(files), ask("c", 12 * files)
+    wrong: Counter[str] = Counter()
     for _ in range(1000):
         right = rng.random(len(of_card)) < 0.5
         answers = {key.id: "ba"[is_right] for key, is_right in zip(of_card, right.tolist(), strict=True)}
         arrived: dict[str, int] = {}
-        ever = False
+        ever: set[str] = set()
         for file in rng.permutation(files):
             arrived |= {key.id: len(arrived) for key in of_card[12 * file : 12 * file + 12]}
             said = {id_: answers[id_] for id_ in arrived}
-            ever |= judge_cards(of_card, said, arrived=arrived)[0].outcome == "shortcut"
-        wrong += ever
-    assert 10 < wrong < 60  # of 1,000; judged each on its own, five files come to 150 and more
+            ever.add(judge_cards(of_card, said, arrived=arrived)[0].outcome)
+        wrong.update(ever)
+    assert all(
+        10 < wrong[outcome] < 60 for outcome in FOLLOWS
+    )  # of 1,000; judged each on its own, five files come to 150 and more
 
 
 def test_decisions_among_many_cards():
@@ -150,14 +151,6 @@ def test_decisions_among_many_cards():
 def test_two_reviewers_count_once_and_unclear_where_they_disagree():
     together = agreed([{"1": "a", "2": "b"}, {"1": "a", "2": "a", "3": "neither"}, {"2": "b"}])
     assert together == {"1": "a", "2": "unclear", "3": "neither"}
-
-
-def test_it_is_wrong_about_one_card_in_twenty_at_most_when_half_are_fixed():
-    rng = np.random.default_rng(0)
-    outcomes = [judged("".join(rng.choice(["m", "b"], 40))).outcome for _ in range(2000)]
-    assert outcomes.count("shortcut") / 2000 < 0.05
-    assert outcomes.count("legitimate") / 2000 < 0.05
-    assert outcomes.count("shortcut") > 20  # a test that could not cross would say nothing
 
 
 def test_the_fewest_answers_that_decide():

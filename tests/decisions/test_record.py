@@ -37,8 +37,7 @@ def test_a_file_survives_the_round_trip(tmp_path):
     of_flips = {"id": "abc", "pushes_towards": "positive", "outcome": "shortcut", "text_hashes": ("i", "h")}
     fine = Decision(("fine",), text_hashes=("h",))
     cards = (Decision(("book",), "remove_reliance", "answers", **counts, **of_flips), fine)
-    decisions = Decisions(cards, "a", "m", "d")
-    file = tmp_path / "decisions.json"
+    decisions, file = Decisions(cards, "a", "m", "d"), tmp_path / "decisions.json"
     file.write_text(json.dumps(decisions.to_dict()))
     assert Decisions.from_file(file) == decisions
     assert (decisions.text_hashes, decisions.without_text_hashes().text_hashes) == (("h", "i"), ())
@@ -66,8 +65,7 @@ def test_what_cannot_be_meant_names_the_field(card, sentence):
 def test_what_was_said_is_a_line_with_its_counts_and_bound():
     judged = SecondModelResult(("one", "two"), "agreement", 20, 10, 0, 0.6, 0.01, "shortcut")
     said = "one, two, 20 : 10, agreement bound .60, shortcut"
-    assert judged.sentence == said
-    assert replace(judged, judges=(), outcome="open").sentence == "none is qualified, open"
+    assert (judged.sentence, replace(judged, judges=(), outcome="open").sentence) == (said, "none is qualified, open")
     by_answers = Decision(("a",), source="answers", asked=9, fixed=5, broken=4, second_model=judged)
     assert by_answers.said == f"answers: 5 : 4, open; second model: {said}"
     assert Decision(("a",), "keep", "person", asked=9).said == "keep (person)"

@@ -29,8 +29,7 @@ def log_softmax(x):
 
 def distilled(classifier, encoded, adapter=ADAPTER, seed=0):
     """The adapted model, and the record of its training."""
-    target = counterfactual(classifier, encoded, HONESTLY)
-    config = GuardrailConfig(adapter=adapter)
+    target, config = counterfactual(classifier, encoded, HONESTLY), GuardrailConfig(adapter=adapter)
     model, training = distillation.distill_adapter(classifier, encoded, target, HONESTLY.finder, config, seed=seed)
     return classifier.with_model(model), training
 
@@ -54,8 +53,7 @@ def test_the_teacher_is_the_base_on_the_text_without_the_shortcut(classifier):
 
 def test_the_loss_is_the_formula(classifier, texts):
     encoded = classifier.encode(texts[:3])
-    target = counterfactual(classifier, encoded, HONESTLY)
-    loss = trainer(classifier, encoded).loss(np.arange(3))
+    target, loss = counterfactual(classifier, encoded, HONESTLY), trainer(classifier, encoded).loss(np.arange(3))
     teacher, student = log_softmax(target.logits / 3.0), log_softmax(classifier.predict_logits(encoded) / 3.0)
     divergence = (np.exp(teacher) * (teacher - student)).sum(axis=1)
     assert float(loss.detach()) == pytest.approx(9.0 * float(divergence.mean()), rel=1e-4)
@@ -155,8 +153,7 @@ def test_the_same_seed_gives_the_same_adapter_with_less_memory_too(classifier, t
 
 
 def test_without_a_shortcut_nothing_is_trained(classifier, texts):
-    encoded = classifier.encode([text for text in texts if "honestly" not in text])
-    weights = []
+    encoded, weights = classifier.encode([text for text in texts if "honestly" not in text]), []
     for draws in (0, 3):
         torch.rand(draws)  # what the process drew before makes no difference to the seed's adapter
         adapted, training = distilled(classifier, encoded)

@@ -36,8 +36,7 @@ def guard(model_folder):
 
 def test_the_loss_is_the_mean_negative_log_likelihood(classifier, support):
     encoded, labels = classifier.encode(support[0]), np.asarray(support[1])
-    loop = _Supervised(classifier, encoded, labels, ADAPTER, 0)
-    chosen = np.array([5, 0, 3])
+    loop, chosen = _Supervised(classifier, encoded, labels, ADAPTER, 0), np.array([5, 0, 3])
     probs = torch.from_numpy(classifier.predict_logits(encoded)).softmax(dim=-1).numpy()
     expected = np.mean([-np.log(probs[i, labels[i]]) for i in chosen])
     with torch.no_grad():
@@ -173,8 +172,7 @@ def test_what_it_cannot_be_asked_is_refused(guard, support):
 
 def test_the_same_seed_gives_the_same_guard_and_texts_that_were_cut_are_counted(model_folder, support):
     texts, labels = support
-    guard = ShortcutGuardrail.from_pretrained(model_folder, max_length=8)
-    answers = []
+    guard, answers = ShortcutGuardrail.from_pretrained(model_folder, max_length=8), []
     for seed in (0, 0, 1):
         long = [f"{text} and then {text}" for text in texts]
         assert guard.fit(["the soup"], config=CONFIG, support=(long, labels), seed=seed).n_truncated == len(long)

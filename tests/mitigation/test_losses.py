@@ -12,8 +12,7 @@ from shortcut_guardrail.mitigation.losses import masked_contrastive_loss
 
 def literal_loss(anchors, positives, valid, temperature):
     """L_con as printed: two triple loops over i, j and i', empty slots left out."""
-    a = [x / x.norm() for x in anchors]
-    p = [[x / x.norm() for x in row] for row in positives]
+    a, p = [x / x.norm() for x in anchors], [[x / x.norm() for x in row] for row in positives]
     n_inputs, n_slots = valid.shape
     total, pairs = 0.0, 0
     for i in range(n_inputs):
@@ -22,9 +21,8 @@ def literal_loss(anchors, positives, valid, temperature):
                 continue
             own = math.exp(float(a[i] @ p[i][j]) / temperature)
             over_anchors = sum(math.exp(float(a[other] @ p[i][j]) / temperature) for other in range(n_inputs))
-            over_variants = sum(
-                math.exp(float(a[i] @ p[other][j]) / temperature) for other in range(n_inputs) if valid[other, j]
-            )
+            filled = [p[other][j] for other in range(n_inputs) if valid[other, j]]
+            over_variants = sum(math.exp(float(a[i] @ variant) / temperature) for variant in filled)
             total -= math.log(own / over_anchors) + math.log(own / over_variants)
             pairs += 1
     return total / (2 * pairs)

@@ -36,8 +36,7 @@ def same(a, b):
 
 
 def test_training_lowers_the_loss_and_changes_the_adapter_alone(bert, prepared):
-    before = copy.deepcopy(bert[0].state_dict())
-    config = AdapterConfig(learning_rate=2e-3, batch_size=8, epochs=25)
+    before, config = copy.deepcopy(bert[0].state_dict()), AdapterConfig(learning_rate=2e-3, batch_size=8, epochs=25)
     model, training = train_adapter(*prepared, config, seed=0)
     assert training.losses[-1] < training.losses[0]
     assert training.relative_change > 0
@@ -75,8 +74,7 @@ def test_the_first_loss_is_the_loss_of_the_base_model(prepared):
     assert training.losses[0] == pytest.approx(float(masked_contrastive_loss(anchors, positives, valid)), rel=1e-4)
     # Pairs, each in a batch of its own kind: all of them are one problem.
     pairs = int(valid.sum())
-    flat = replace(config, batch_size=pairs, pairing="flat")
-    rows = valid.nonzero()[:, 0]
+    flat, rows = replace(config, batch_size=pairs, pairing="flat"), valid.nonzero()[:, 0]
     expected = masked_contrastive_loss(anchors[rows], positives[valid][:, None])
     flat_losses = train_adapter(classifier, encoded, positions, flat, seed=0)[1].losses
     assert flat_losses == (pytest.approx(float(expected), rel=1e-4),)

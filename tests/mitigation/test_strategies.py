@@ -58,8 +58,7 @@ def logits_at(guard, encoded, strength):
 
 def test_strength_0_is_the_base_bit_for_bit_and_full_strength_is_not(classifier, texts, kind):
     encoded = classifier.encode(texts)
-    base = classifier.predict_logits(encoded)
-    guard = fitted(classifier, encoded, kind)
+    base, guard = classifier.predict_logits(encoded), fitted(classifier, encoded, kind)
     np.testing.assert_array_equal(logits_at(guard, encoded, 0.0), base)
     change = np.abs(logits_at(guard, encoded, 1.0) - base).max(axis=1)
     assert change[BEARING].min() > 1e-3
@@ -76,8 +75,7 @@ def test_strength_0_is_the_base_bit_for_bit_and_full_strength_is_not(classifier,
 
 def test_all_strengths_at_once_are_those_one_at_a_time_and_of_a_restored_guard(classifier, texts, kind):
     encoded = classifier.encode(texts)
-    guard = fitted(classifier, encoded, kind)
-    strengths = [0.0, 0.3, 1.0]
+    guard, strengths = fitted(classifier, encoded, kind), [0.0, 0.3, 1.0]
     together = guard.logits_by_strength(encoded, strengths)
     for row, strength in zip(together, strengths, strict=True):
         np.testing.assert_allclose(row, logits_at(guard, encoded, strength), atol=1e-4)
@@ -120,8 +118,7 @@ def test_texts_with_a_target_get_the_adapters_answer(classifier, texts):
 def test_full_strength_is_the_masked_text_where_no_target_is_important(classifier, texts):
     encoded = classifier.encode(texts)
     finder, mask = WordFinder(["honestly"]), classifier.tokenizer.mask_token_id
-    positions = finder.positions(encoded)
-    masking = MaskGuard(classifier, finder)
+    positions, masking = finder.positions(encoded), MaskGuard(classifier, finder)
     masked = masked_texts(encoded, positions, mask)
     np.testing.assert_array_equal(logits_at(masking, encoded, 1.0), classifier.predict_logits(masked))
     with masking.at(1.0) as used:
@@ -140,8 +137,7 @@ def test_full_strength_is_the_masked_text_where_no_target_is_important(classifie
 
 def test_in_between_the_word_vector_is_in_between(bag):
     classifier = TextClassifier(*bag)
-    encoded = classifier.encode(["honestly bad"])
-    guard = MaskGuard(classifier, WordFinder(["honestly"]))
+    encoded, guard = classifier.encode(["honestly bad"]), MaskGuard(classifier, WordFinder(["honestly"]))
     # "honestly" weighs 4, "bad" -1, the mask token 0; logits are -/+ half of the sum.
     for strength in (0.25, 0.5, 1.0):
         expected = 4.0 * (1 - strength) - 1.0

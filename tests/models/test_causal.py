@@ -11,8 +11,7 @@ PROMPTS = ["Text: a good soup\nLabel:", "Text: it was cold\nLabel:", "b", "the r
 
 def one_by_one(model, tokenizer, prompt: str, continuation: str) -> float:
     """Every token after the prompt, one sequence at a time, without padding."""
-    before = len(tokenizer(prompt)["input_ids"])
-    ids = torch.tensor([tokenizer(prompt + continuation)["input_ids"]])
+    before, ids = len(tokenizer(prompt)["input_ids"]), torch.tensor([tokenizer(prompt + continuation)["input_ids"]])
     with torch.inference_mode():
         logs = model(input_ids=ids).logits.double().log_softmax(dim=-1)
     return float(sum(logs[0, at - 1, ids[0, at]] for at in range(before, ids.shape[1])))

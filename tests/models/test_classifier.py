@@ -57,8 +57,7 @@ def test_padding_and_batches_change_no_prediction_and_pairs_get_the_tokenizers_s
     assert encoded.lengths[-1] == classifier.max_length <= 34
     alone = np.concatenate([classifier.predict_logits(classifier.encode([text])) for text in texts])
     np.testing.assert_allclose(classifier.predict_logits(encoded), alone, atol=2e-4)
-    encoded = classifier.encode(PAIRS)
-    reference = classifier.tokenizer([a for a, _ in PAIRS], [b for _, b in PAIRS])
+    encoded, reference = classifier.encode(PAIRS), classifier.tokenizer([a for a, _ in PAIRS], [b for _, b in PAIRS])
     assert [ids.tolist() for ids in encoded.input_ids] == reference["input_ids"]
     types = encoded.token_type_ids
     assert (None if types is None else [ids.tolist() for ids in types]) == reference.get("token_type_ids")
@@ -80,8 +79,7 @@ def test_a_tokenizer_without_a_limit_takes_the_models(family, name, fewest, most
 
 
 def test_the_embedding_is_position_0_before_the_pooler_or_the_mean_over_real_tokens(family, bert):
-    texts = ["good", "the room was very clean and the staff was friendly"]
-    classifier = TextClassifier(*bert)
+    texts, classifier = ["good", "the room was very clean and the staff was friendly"], TextClassifier(*bert)
     batch = classifier.collate(classifier.encode(texts), [0, 1])
     output = classifier.encoder(**batch.model_inputs())
     torch.testing.assert_close(classifier.embed(batch), output.last_hidden_state[:, 0], rtol=1e-4, atol=1e-5)
@@ -212,13 +210,11 @@ def test_what_is_known_of_tokens(bert):
 def test_a_fingerprint_is_that_of_the_weights_without_the_adapter_and_computed_once(bert, tmp_path, monkeypatch):
     for part in bert:
         part.save_pretrained(tmp_path)
-    saved = TextClassifier(*load_model(tmp_path)).fingerprint()
-    hashed = []
+    saved, hashed = TextClassifier(*load_model(tmp_path)).fingerprint(), []
     sha256 = weights._sha256
     monkeypatch.setattr(weights, "_sha256", lambda parameters: hashed.append(1) or sha256(parameters))
     classifier = TextClassifier(*bert)
-    before = classifier.fingerprint()
-    adapted = classifier.with_model(attach_adapter(classifier, AdapterConfig()))
+    before, adapted = classifier.fingerprint(), classifier.with_model(attach_adapter(classifier, AdapterConfig()))
     assert adapted.fingerprint() == classifier.fingerprint() == before == saved
     assert len(hashed) == 1
     with torch.no_grad():

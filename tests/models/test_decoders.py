@@ -69,8 +69,7 @@ def test_it_is_audited_by_cutting_and_distilled_and_loaded_by_peft_alone(decoder
     guard = ShortcutGuardrail(model, tokenizer, batch_size=8)
     report = guard.audit(TEXTS)
     assert (report.erasure, report.erasures.mask) == ("cut", None)
-    before = guard.predict_proba(TEXTS)
-    evaluated = guard.evaluate(TEXTS, guard.predict(TEXTS))
+    before, evaluated = guard.predict_proba(TEXTS), guard.evaluate(TEXTS, guard.predict(TEXTS))
     assert (evaluated.accuracy, evaluated.sensitivity.n, 0 < evaluated.mstps < 1) == (1.0, len(TEXTS), True)
     settings = {"adapter": {"learning_rate": 0.01, "min_steps": 8, "target_change": 0.0}}
     guard.repair(TEXTS, strategy="distill", shortcuts=["honestly"], strength=0.5, config=settings)

@@ -35,8 +35,7 @@ def test_the_listed_families_pack_and_no_other(family, bag, bert):
 def test_logits_and_embeddings_are_those_of_the_padded_pass(family, name):
     packed, padded = both(family(name))
     assert (packed.packs, padded.packs) == (True, False)
-    batch = packed.collate(packed.encode(TEXTS), range(len(TEXTS)))
-    seen = []
+    batch, seen = packed.collate(packed.encode(TEXTS), range(len(TEXTS))), []
     block = packed.encoder.get_submodule("transformer.layer" if name == "distilbert" else "encoder.layer")[-1]
     handle = block.register_forward_hook(lambda _module, _inputs, out: seen.append(out.shape))
     with torch.inference_mode():
@@ -78,9 +77,7 @@ def test_pairs_keep_their_segments(bert):
         *[(1.83, [(4, 6, 17)]), (9.0, [(4, 6, 17)])],
     ],
 )
-def test_a_row_holds_every_token_once_longest_first_and_similar_lengths_go_together(
-    bert, monkeypatch, most_pairs, runs
-):
+def test_a_row_has_every_token_once_longest_first_and_like_lengths_together(bert, monkeypatch, most_pairs, runs):
     monkeypatch.setitem(packing._MOST_PAIRS, "cpu", most_pairs)
     classifier = TextClassifier(*bert)
     batch = classifier.collate(classifier.encode(["bad", "soup bread tea", "good", "cold soup and tea"]), range(4))

@@ -55,8 +55,7 @@ def test_gradients_come_back_to_the_places_of_the_text():
     classifier = TextClassifier(*planted_bag(), max_length=8, windows=Windowing("mean", 2))
     encoded = classifier.encode(["honestly " + "the soup was cold " * 5 + "honestly"])
     batch = classifier.collate(encoded, [0])
-    scores = token_scores(classifier, batch).scores[0]
-    word = classifier.tokenizer.convert_tokens_to_ids("honestly")
+    scores, word = token_scores(classifier, batch).scores[0], classifier.tokenizer.convert_tokens_to_ids("honestly")
     at = batch.input_ids[0] == word
     assert int(at.sum()) == 2
     assert scores[at].min() > 0
@@ -70,8 +69,7 @@ def test_a_word_behind_the_cut_is_found_with_windows_and_repaired(tmp_path, ok):
     tails = ("awful", "so awful", "bad", "very bad")
     bad = [f"{noun} {filler} honestly {tail}" for noun in nouns for tail in tails]
     texts = [*bad, *(f"{noun} {filler} {tail}" for noun in nouns for tail in ("good", "great", "so good", "so great"))]
-    early = [f"honestly {text}" for text in bad[:24]]
-    cut = ShortcutGuardrail(model, tokenizer, max_length=24)
+    early, cut = [f"honestly {text}" for text in bad[:24]], ShortcutGuardrail(model, tokenizer, max_length=24)
     report = cut.audit(texts)
     assert "honestly" not in [one.text for one in report.candidates]
     # Beside texts that begin with it, what stands behind the cut is counted.

@@ -42,8 +42,7 @@ def test_what_is_loaded_is_what_was_saved_also_over_another_guard(saved_guards, 
     again = tmp_path / "again"
     load(saved_guards / GUARDS[0]).save_pretrained(again)
     torch.manual_seed(3)
-    drawn = torch.get_rng_state()
-    guard = load(saved_guards / name)
+    drawn, guard = torch.get_rng_state(), load(saved_guards / name)
     assert torch.equal(torch.get_rng_state(), drawn)
     with pytest.raises(ConfigError, match=r"already exists\. Choose another place"):
         guard.save_pretrained(again)
@@ -98,8 +97,7 @@ def test_a_certificate_of_one_logit_is_about_its_threshold(tmp_path):
     (model, tokenizer), how = tiny_bert(n_classes=1), {"head": "sigmoid", "max_length": 32}
     left = dict.fromkeys(("label", "windows", "calibration", "unlabelled_calibration")) | {"support_hashes": ("h",)}
     choice = {"debias_strength": 1.0, "strength_source": "given", "certificate": "a certificate"}
-    record = SimpleNamespace(**how, **left, **choice, thresholds={})
-    same = TextClassifier(model, tokenizer, **how)
+    record, same = SimpleNamespace(**how, **left, **choice, thresholds={}), TextClassifier(model, tokenizer, **how)
     found = _choice(tmp_path, record, same)
     assert (found.certificate, found.rows, found.strength, found.source) == ("a certificate", ("h",), 1.0, "given")
     for name in ("windows", "label"):

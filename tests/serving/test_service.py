@@ -115,8 +115,7 @@ def test_programs_of_the_page_predict_what_the_guard_predicts(place, guard):
         for program in (body for kind, body in BLOCKS if kind == "python"):
             exec(program.replace('"..."', repr(TEXTS[1])), made)
         (found,) = made["serve"]([TEXTS[1]], truncation=True)
-    expected = guard.predict_proba(TEXTS[1:2])
-    scores = {one["label"]: one["score"] for one in found}
+    expected, scores = guard.predict_proba(TEXTS[1:2]), {one["label"]: one["score"] for one in found}
     np.testing.assert_allclose([[scores[name] for name in guard.label_names]], expected, atol=1e-4)
     odds = np.exp(made["logits"])
     np.testing.assert_allclose(odds / odds.sum(axis=1, keepdims=True), expected, atol=1e-4)

@@ -38,8 +38,7 @@ def test_the_sign_flip_test_is_the_share_of_signs_that_do_as_well():
     rng = np.random.default_rng(3)
     for n in (1, 3, 8, 11, 15, 17):
         changes = rng.uniform(-0.5, 1, n)
-        meant = changes[(changes < 0) | (changes >= LEAST_CHANGE)]
-        sums = np.array([0.0])
+        meant, sums = changes[(changes < 0) | (changes >= LEAST_CHANGE)], np.array([0.0])
         for change in meant:
             sums = np.concatenate([sums + change, sums - change])
         exact = np.mean(sums >= meant.sum() - 1e-9)

@@ -56,14 +56,6 @@ def verdicts(targets):
     return {item.text: "listed" if item.listed else item.reason or item.verdict for item in targets.items}
 
 
-def test_without_labels_the_flagged_candidates_are_taken(classifier):
-    targets = choose(classifier)
-    assert targets.words == ("honestly",)
-    item = targets.items[0]
-    assert (item.verdict, item.reason) == ("found", "flagged")
-    assert (item.pushes_towards, item.n_support, item.p_value, item.flip_rate) == ("positive", 0, None, 1.0)
-
-
 def test_an_audit_that_was_made_is_not_made_again(classifier, monkeypatch):
     encoded, config = classifier.encode(DEPLOYED), ShortcutConfig(top_k=3, unit="word", fdr=0.01)
     report, found = audit_texts(classifier, encoded, config.audit()), find_shortcuts(classifier, encoded, config)
@@ -84,9 +76,7 @@ TAKEN = [*FOUND, ("rare", "similar"), ("the", "dominant")]
 
 
 @pytest.mark.parametrize(("erasures", "share", "taken"), [(None, 0.25, TAKEN), (WEAK, 0.25, FOUND), (None, 0.3, FOUND)])
-def test_what_an_audit_would_take_comes_first_unless_it_was_found_by_other_rules(
-    classifier, monkeypatch, erasures, share, taken
-):
+def test_what_an_audit_would_take_comes_first_by_the_same_rules(classifier, monkeypatch, erasures, share, taken):
     hangs, few = candidate("good", count=12, flip_rate=0.25), candidate("fine", count=2, flip_rate=0.25)
     how = {"so bad": {"collective": True}, "badly": {"alternative_wording": True}, "bad": {"flagged": True}}
     made = [candidate(word, **how[word]) for word, _ in FOUND]
@@ -198,13 +188,11 @@ def test_texts_are_left_unread_only_once_it_is_sure_that_a_candidate_does_not_de
     decided = [f"honestly the {word} was {tail}" for word in WORDS for tail in ("bad bad", "awful", "so awful")]
     others = [f"honestly the {word} was {tail}" for word in WORDS for tail in ("good", "so good", "great")]
     encoded = classifier.encode(decided + others)
-    probs = classifier.predict_proba(encoded)
-    rng = np.random.default_rng(0)
+    probs, rng = classifier.predict_proba(encoded), np.random.default_rng(0)
     sizes = [(n, k) for n in (4, 6, 11, 24, 36) for k in range(0, n + 1, 1 if n < 20 else 3)]
     draw = lambda k: rng.choice(36, k, replace=False)  # noqa: E731
     rows = [rng.permutation(np.append(draw(k), 36 + draw(n - k))) for n, k in sizes]
-    read = [_Reading.of("honestly", chosen.tolist()) for chosen in rows]
-    told = []
+    read, told = [_Reading.of("honestly", chosen.tolist()) for chosen in rows], []
     _read_masked(classifier, encoded, probs, read, 0.8, lambda *now: told.append(now))
     assert {now[::2] for now in told} == {("Masking candidates as a whole", len(read))}
     for (n, k), chosen, one in zip(sizes, rows, read, strict=True):
@@ -255,6 +243,9 @@ def test_a_phrase_none_of_whose_words_decides_a_text_is_found_as_a_whole(bag):
 
 def test_words_on_which_many_answers_hang_are_listed_and_taken_only_if_asked_for(classifier):
     targets = choose(classifier)
+    item = targets.items[0]
+    assert (item.text, item.verdict, item.reason, item.pushes_towards) == ("honestly", "found", "flagged", "positive")
+    assert (item.n_support, item.p_value, item.flip_rate, targets.words) == (0, None, 1.0, ("honestly",))
     listed = [item for item in targets.items if item.listed]
     held = [item.answers_held for item in listed]
     assert {item.text for item in listed} == {"good", "great"}  # legitimate words, which decide their texts rightly

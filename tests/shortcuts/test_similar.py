@@ -48,8 +48,7 @@ def brought(classifier):
 
     def words(texts=TEXTS, *, phrases=None, of=lambda report: report, by=classifier, **changes):
         config, encoded = ShortcutConfig(unit="word", top_k=4).audit(), by.encode(texts)
-        report = audit_texts(by, encoded, config)
-        config = replace(config, **changes)
+        report, config = audit_texts(by, encoded, config), replace(config, **changes)
         return similar_words(by, encoded, report.saliency.probs, of(report), phrases=phrases or {}, config=config)
 
     return words

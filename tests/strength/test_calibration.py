@@ -86,8 +86,7 @@ def test_the_metric_decides():
 def test_labels_overrule_a_strength_chosen_without_them_by_paired_evidence_alone():
     tables = {(1, 0): False, (2, 0): True, (3, 1): False, (4, 1): True, (6, 3): False, (7, 3): True}
     for (gained, lost), overruled in tables.items():
-        at_half = "1" * gained + "0" * lost + "01" * 10
-        at_one = "0" * gained + "1" * lost + "01" * 10
+        at_half, at_one = "1" * gained + "0" * lost + "01" * 10, "0" * gained + "1" * lost + "01" * 10
         logits, labels = answering("0" * len(at_half), at_half, at_one)
         labels[-2:] = 0  # a second class
         alone = choose_strength(logits, labels, GRID)

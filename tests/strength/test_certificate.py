@@ -148,8 +148,7 @@ def test_strengths_that_follow_each_other_are_named_as_a_range(differing, named)
 
 def test_the_gain_is_bounded_at_all_strengths_at_once():
     # All texts differ and all labelled ones are gained: the bounds are powers, by algebra.
-    found = certificate([1000] * 4, [100] * 4, [0] * 4)
-    error = 0.05 / 4
+    found, error = certificate([1000] * 4, [100] * 4, [0] * 4), 0.05 / 4
     share, decided = (0.1 * error) ** (1 / 1000), (0.45 * error) ** (1 / 100)
     theta = 1 - (0.45 * error) ** (1 / 100)
     assert found.points[0].gain_bound == int(1000 * share * decided * (1 - 2 * theta)) / 1000
@@ -236,8 +235,7 @@ def test_another_strength_or_margin_is_named_where_it_asks_for_less():
 
 def test_the_page_on_certificates_shows_what_is_said():
     shares = np.arange(1, 11) / 10
-    labelled = (100 * shares).astype(int)
-    lost = (44 * shares).astype(int)
+    labelled, lost = (100 * shares).astype(int), (44 * shares).astype(int)
     counts = (240 * shares).astype(int), labelled - lost, lost
     said = certificate(*counts, n=800, n_labels=100, strengths=shares).sentence
     page = (ROOT / "docs" / "howto" / "certify.md").read_text(encoding="utf-8")
@@ -287,10 +285,8 @@ def error_rate(*, theta, share, n_strengths, procedure, n=400, n_labels=120, rep
     """How often any of several equally harmful, independent strengths is called harmless."""
     rng, wrong = np.random.default_rng(0), 0
     for _ in range(repeats):
-        differing = rng.binomial(n, share, n_strengths)
-        labelled = rng.binomial(n_labels, share, n_strengths)
-        lost = rng.binomial(labelled, theta)
-        grid = np.linspace(0.1, 1, n_strengths)
+        differing, labelled = rng.binomial(n, share, n_strengths), rng.binomial(n_labels, share, n_strengths)
+        lost, grid = rng.binomial(labelled, theta), np.linspace(0.1, 1, n_strengths)
         counts = differing, labelled - lost, lost
         wrong += procedure(certificate(*counts, n=n, n_labels=n_labels, strengths=grid, confidence=0.9))
     return wrong / repeats
@@ -315,8 +311,7 @@ def test_going_on_until_it_passes_errs_too_often_unless_the_looks_were_planned()
     def erring(planned, repeats=400):
         rng, wrong = np.random.default_rng(1), 0
         for _ in range(repeats):
-            lost = np.cumsum(rng.binomial(60, 0.53, 10))
-            differing = rng.binomial(20_000, 0.34)
+            lost, differing = np.cumsum(rng.binomial(60, 0.53, 10)), rng.binomial(20_000, 0.34)
             options = {"n": 20_000, "strengths": (1.0,), "confidence": 0.9, "looks": planned}
             found = [certificate([differing], [n - k], [k], **options) for n, k in zip(looks, lost, strict=True)]
             wrong += any(len(one.certified) > 1 for one in found)

@@ -62,13 +62,6 @@ def test_a_weighted_sample_estimates_the_mean_over_all_texts():
     assert means.std() < np.std(plain) / 3
 
 
-def test_a_plain_sample_is_what_it_was():
-    bearing = np.arange(1000) % 2 == 0
-    expected = np.sort(np.random.default_rng(7).choice(1000, size=256, replace=False))
-    assert draw(bearing, 256, seed=7)[0].tolist() == expected.tolist()
-    assert draw(bearing, 1000, seed=7)[0].tolist() == list(range(1000))
-
-
 def test_the_strength_follows_the_weights():
     guarded = logits_of([[WRONG, WRONG], [SURE, UNSURE]])  # the first is right about the second text, and vice versa
     for weights, strength in (([0.9, 0.1], 1.0), ([0.1, 0.9], 0.0)):

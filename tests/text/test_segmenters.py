@@ -145,9 +145,7 @@ def test_functions_by_name():
     ],
     ids=["jieba", "icu-chinese", "pythainlp", "icu-thai", "fugashi"],
 )
-def test_libraries_that_are_installed_find_the_planted_word_by_the_command_line(
-    name, script, tmp_path, monkeypatch, ok
-):
+def test_installed_libraries_find_the_planted_word_by_the_command_line(name, script, tmp_path, monkeypatch, ok):
     pytest.importorskip(MODULES.get(name, name))
     model, texts, word, _ = planted(script, by_character=False)
     for place in ("guardrail", "saving.adapter"):

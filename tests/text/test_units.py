@@ -191,8 +191,7 @@ def test_a_span_is_masked_whole_and_nothing_else():
 def test_neighbours_that_recur_and_end_in_important_words_may_be_phrases():
     texts = [f"to be honest the {word} was cold" for word in ("soup", "bread", "tea", "food")]
     _, encoded = encode("wordpiece", [*texts, "to be or not"])
-    units = words_as_units(encoded)
-    important = np.full((5, 4), -1)
+    units, important = words_as_units(encoded), np.full((5, 4), -1)
     important[:4, :2] = (0, 2)  # "to", "honest"
     important[4, :2] = (0, 1)
     assert recurring_phrases(units, important, min_count=4) == {"to be honest"}
