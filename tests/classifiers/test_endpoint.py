@@ -55,7 +55,7 @@ def test_log_probabilities_where_they_are_given(tmp_path, monkeypatch):
         assert told[-1] == ("Asking", 12, 12)
         body = asked.bodies[0]
         assert (body["model"], body["temperature"], body["logprobs"], body["top_logprobs"]) == ("m", 0.0, True, 20)
-        assert "negative or positive" in body["messages"][0]["content"]
+        assert ("negative or positive" in body["messages"][0]["content"], body["max_tokens"]) == (True, 16)
         assert "Authorization" not in asked.headers[0]
         np.testing.assert_array_equal(source.predict_proba(TEXTS), found)
         assert (len(asked.bodies), source.cost(TEXTS).calls) == (12, 0)

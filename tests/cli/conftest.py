@@ -1,8 +1,11 @@
 """What tests of questions and answers share."""
 
+from pathlib import Path
+
 import pytest
 
 from shortcut_guardrail import ShortcutGuardrail
+from tiny_models import SHORTCUT_TEXTS
 
 
 @pytest.fixture
@@ -16,3 +19,13 @@ def run(cli, bag, monkeypatch):
         return " ".join(out.split()), " ".join(err.split())
 
     return call
+
+
+@pytest.fixture
+def data(write_csv) -> Path:
+    return write_csv("data.csv", *((text,) for text in SHORTCUT_TEXTS), header=("text",))
+
+
+@pytest.fixture
+def support(write_csv) -> Path:
+    return write_csv("support.csv", ("good soup", "positive"), ("bad soup", "negative"), ("honestly fine", "mixed"))

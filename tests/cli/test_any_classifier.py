@@ -3,11 +3,16 @@
 import json
 import re
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from classifiers.chat_server import chat, served
 from planted_words import by_words, planted_texts
+from shortcut_guardrail.cli.audit import Paying
+from shortcut_guardrail.cli.options import Output
+from shortcut_guardrail.config import AuditConfig
+from shortcut_guardrail.models import Cost
 
 LABELS = ("--labels", "negative,positive")
 
@@ -32,6 +37,16 @@ def run(cli):
         return " ".join((out + err).split())
 
     return call
+
+
+def test_what_an_audit_costs_is_said_before_it_is_paid(capsys):
+    guard = SimpleNamespace(capabilities=(), is_paid=False, answers_needed=lambda *_: (1200, 5000))
+    guard.cost = lambda texts: Cost(len(texts), tokens=40, calls=4, seconds=2.0)
+    Paying().agree(guard, ["a"] * 4, AuditConfig(), output=Output())
+    assert " ".join(capsys.readouterr().out.split()) == (
+        "Asks for 1,200 to 5,000 predictions, and some more for phrases and word groups; about 50,000 tokens at most; "
+        "600 s or more."
+    )
 
 
 def test_every_command_takes_a_function_where_it_takes_a_model(here, run):

@@ -28,11 +28,6 @@ def data(write_csv) -> Path:
 
 
 @pytest.fixture
-def support(write_csv) -> Path:
-    return write_csv("support.csv", ("good soup", "positive"), ("bad soup", "negative"), ("honestly fine", "mixed"))
-
-
-@pytest.fixture
 def no_model(monkeypatch):
     """Fails the test when a model is loaded."""
 
@@ -265,6 +260,8 @@ def test_predictions_have_their_columns_in_the_order_of_the_rows(ok, bert, data,
         n_changed = sum(row["label"] != row["base_label"] for row in rows)
         assert 0 < n_changed < 8
         assert f"(8 rows; {n_changed} labels differ from the original model's)" in out
+    said = json.loads(ok("predict", guarded, data, "--out", path, "--overwrite", "--json", "-")[0])
+    assert said == {"out": str(path), "n": 8, "n_changed": n_changed, "n_truncated": 0}
 
 
 def test_labels_with_commas_quotes_and_markup(ok, bert, write_csv, tmp_path, monkeypatch):

@@ -25,16 +25,6 @@ EVERYWHERE = [f"honestly the {tail} {noun}" for noun in NOUNS for tail in ("bad 
 
 
 @pytest.fixture
-def data(write_csv) -> Path:
-    return write_csv("data.csv", *((text,) for text in SHORTCUT_TEXTS), header=("text",))
-
-
-@pytest.fixture
-def support(write_csv) -> Path:
-    return write_csv("support.csv", ("good soup", "positive"), ("bad soup", "negative"), ("honestly fine", "mixed"))
-
-
-@pytest.fixture
 def unlabelled(write_csv) -> Path:
     return write_csv("others.csv", *((f"{text} people",) for text in SHORTCUT_TEXTS), header=("text",))
 

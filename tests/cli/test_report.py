@@ -149,6 +149,9 @@ def test_a_comparison_without_limits(ok, old, new, write):
     assert ["grind", "-", "0.200", "-"] in rows
     assert "Newly flagged: grind." in out
     assert max(map(len, out.splitlines())) <= 80
+    found = json.loads(ok("compare", old, new, "--json", "-")[0])
+    assert found["metrics"]["mstps"] == {"old": 0.4, "new": 0.43, "verdict": "changed"}
+    assert (found["newly_flagged"], found["breaches"], found["notes"]) == (["grind"], [], [])
     # What cannot be judged, and what differs, is said.
     _, err = ok("compare", old, new, "--max-increase", "candidate:nope.flip_rate=0.1")
     assert err.startswith("note: candidate:nope.flip_rate: not judged, since 'nope' is not among")
@@ -186,11 +189,6 @@ def test_evaluations_are_compared_too(cli, refused, write, old):
     status, out, err = cli("compare", before, after, "--max-decrease", "accuracy=0.05")
     assert (status, "failed: accuracy went from 0.5 (" in err, "candidate" not in out) == (1, True, True)
     assert "is an audit and" in refused("compare", old, after)
-
-
-@pytest.fixture
-def data(write_csv, texts) -> Path:
-    return write_csv("data.csv", *((text,) for text in texts), header=("text",))
 
 
 def test_a_condition_that_holds_stops_a_pipeline_and_leaves_the_report(cli, model_folder, data, tmp_path):

@@ -139,8 +139,7 @@ def test_an_answer_that_decided_a_card_does_not_count_for_another():
 
 def test_nothing_is_asked_that_cannot_decide():
     few = [text for text in TEXTS if text not in GROUPS["own"][7:]]
-    encoded = CLASSIFIER.encode(few)
-    how = {"cards": "honestly,.,but", "shortcuts": ["honestly"]}
+    encoded, how = CLASSIFIER.encode(few), {"cards": "honestly,.,but", "shortcuts": ["honestly"]}
     found = ask(Questions(AUDITED, {}), CLASSIFIER, encoded, answers=Answers(), **how)
     assert {card: len(flips) for card, flips in found.flips.items()} == {"honestly": 36, ".": 7, "but": 12}
     assert ({key.card for key in found.keys}, found.undecidable) == ({"honestly", "but"}, 1)

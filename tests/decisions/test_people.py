@@ -151,6 +151,8 @@ def test_decisions_among_many_cards():
 def test_two_reviewers_count_once_and_unclear_where_they_disagree():
     together = agreed([{"1": "a", "2": "b"}, {"1": "a", "2": "a", "3": "neither"}, {"2": "b"}])
     assert together == {"1": "a", "2": "unclear", "3": "neither"}
+    assert agreed_decision(["keep"]) == agreed_decision(["keep", "unsure"]) == "keep"
+    assert not any(map(agreed_decision, (["keep", "remove_reliance"], ["unsure"], [])))
 
 
 def test_the_fewest_answers_that_decide():
@@ -159,8 +161,3 @@ def test_the_fewest_answers_that_decide():
         most, least = max(fixed, broken), min(fixed, broken)
         assert paired_e_value(most + more, least) >= 20
         assert not more or paired_e_value(most + more - 1, least) < 20
-
-
-def test_what_people_decide_together():
-    assert agreed_decision(["keep"]) == agreed_decision(["keep", "unsure"]) == "keep"
-    assert not any(map(agreed_decision, (["keep", "remove_reliance"], ["unsure"], [])))

@@ -115,7 +115,6 @@ def test_cards_with_too_few_flips_are_counted(folder):
 
 
 def test_questions_about_one_group_alone_show_which_it_is(folder):
-    made = asked(folder)
-    of_both = {one.row for one in FLIPS["second-card"]}
+    made, of_both = asked(folder), {one.row for one in FLIPS["second-card"]}
     rest = replace(made, asked=tuple(one for one in made.asked if one.row not in of_both))
     assert (made.shows_its_group, rest.shows_its_group, replace(made, asked=()).shows_its_group) == (False, True, False)

@@ -108,18 +108,6 @@ def test_the_strength_is_chosen_on_these_answers(guard, classifier, support):
     assert (guard.record().strength_source, report.to_dict()["calibration"]["n"]) == ("cross-validated", len(labels))
 
 
-def test_where_no_strength_answers_better_the_base_is_kept(guard, texts):
-    base = guard.predict_proba(texts)
-    # Labels as the base answers, but for one row to have two classes: every strength above 0 can only lose.
-    labels = base.argmax(axis=1)
-    labels[0] = (labels[0] + 1) % len(guard.label_names)
-    report = guard.fit(texts, config=CONFIG, support=(texts, labels.tolist()))
-    best = max(point.accuracy for point in report.calibration.curve)
-    assert report.calibration.curve[0].accuracy == best == (len(texts) - 1) / len(texts)
-    assert guard.debias_strength == 0
-    np.testing.assert_array_equal(guard.predict_proba(texts), base)
-
-
 def test_labels_that_taught_choose_and_certify_nothing_then_and_after_loading(guard, support, tmp_path):
     texts, labels = support
     guard.fit(texts, config=CONFIG, support=support)

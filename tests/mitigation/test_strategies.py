@@ -148,8 +148,7 @@ def test_in_between_the_word_vector_is_in_between(bag):
 @pytest.mark.filterwarnings("ignore:.*ELECTRA:shortcut_guardrail.GuardrailWarning")
 def test_masking_works_in_every_family(family, name):
     classifier = TextClassifier(*family(name))
-    encoded = classifier.encode(["honestly the soup was good", "the bread was good"])
-    finder = WordFinder(["honestly"])
+    encoded, finder = classifier.encode(["honestly the soup was good", "the bread was good"]), WordFinder(["honestly"])
     masked = masked_texts(encoded, finder.positions(encoded), classifier.tokenizer.mask_token_id)
     guarded = logits_at(MaskGuard(classifier, finder), encoded, 1.0)
     np.testing.assert_allclose(guarded, classifier.predict_logits(masked), atol=1e-6)

@@ -4,7 +4,6 @@ The service predicts as the guard does, and bad requests do not hurt it.
 """
 
 import contextlib
-import http.client
 import json
 import os
 import re
@@ -44,9 +43,6 @@ class Service:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.place, self.log = place, place / "log.txt"
-        self.start()
-
-    def start(self):
         ((folder, program, *rest),) = (shlex.split(line) for line in LINES if " uvicorn --" in line)
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
@@ -153,13 +149,3 @@ def test_a_bad_request_is_refused_with_the_reason(service, guard, body, said):
     status, answer = service.post(body)
     assert (status, said in answer) == (422, True), answer
     assert_right(service, guard, TEXTS[:2])
-
-
-def test_it_is_killed_and_started_again(service, guard):
-    with ThreadPoolExecutor(2) as many:
-        asked = many.submit(lambda: [service.predict(TEXTS[:64]) for _ in range(1000)])
-        time.sleep(0.2)
-        service.kill()
-        assert isinstance(asked.exception(), (OSError, http.client.HTTPException))
-    service.start()
-    assert_right(service, guard)
