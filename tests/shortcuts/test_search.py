@@ -89,6 +89,7 @@ def test_what_an_audit_would_take_comes_first_by_the_same_rules(classifier, monk
     ranked = ranked_shortcuts(classifier, encoded, config, report, None)
     # Of 40 texts 2 % are .8: "good" changes 3 predictions, and "fine" .5.
     assert [(one.text, one.reason) for one in ranked] == [*taken, ("fine", None), ("good", "many predictions")]
+    assert {one.text: one.count for one in ranked}.get("rare", 4) == 4, "with the audit's own numbers"
 
 
 @pytest.mark.parametrize(
