@@ -5,9 +5,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shortcut_guardrail.attribution.occlusion import masking_effects
 from shortcut_guardrail.attribution.saliency import find_important_tokens, margin, token_scores, top_positions
 from shortcut_guardrail.config import SaliencyConfig
 from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.text.units import words_as_units
 from tiny_models import tiny_bert
 
 
@@ -98,3 +100,13 @@ def test_token_types_take_part(bert):
     scores = token_scores(classifier, classifier.collate(pair, [0])).scores
     pair.token_type_ids[0][:] = 0
     assert not torch.allclose(scores, token_scores(classifier, classifier.collate(pair, [0])).scores)
+
+
+def test_words_of_one_token_score_as_it_does_and_progress_is_told_of_texts(bert, texts):
+    classifier, told = TextClassifier(*bert, batch_size=4), []
+    encoded, how = classifier.encode(texts), {"config": SaliencyConfig(top_k=1)}
+    found = find_important_tokens(classifier, encoded, **how, progress=lambda *now: told.append(now))
+    masking_effects(classifier, encoded, found.positions, progress=lambda *now: told.append(now))
+    assert told == [(stage, done, 8) for stage in ("Attributing", "Masking") for done in (4, 8)]
+    of_words = find_important_tokens(classifier, encoded, **how, units=words_as_units(encoded))
+    np.testing.assert_allclose(of_words.margin_scores, found.margin_scores, rtol=1e-3)

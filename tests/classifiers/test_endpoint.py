@@ -59,6 +59,7 @@ def test_log_probabilities_where_they_are_given(tmp_path, monkeypatch):
         assert "Authorization" not in asked.headers[0]
         np.testing.assert_array_equal(source.predict_proba(TEXTS), found)
         assert (len(asked.bodies), source.cost(TEXTS).calls) == (12, 0)
+        assert opened(tmp_path, asked.url).cost(TEXTS).seconds == 0, "all of it is kept"
         assert 0 < source.cost([*TEXTS, "new"]).seconds < 60
         record = json.loads(json.dumps(source.record()))
         assert (record["kind"], record["answered_by"], record["url"]) == ("endpoint", ["served-1"], asked.url)
@@ -81,7 +82,7 @@ def test_sampled_answers_where_there_are_none(tmp_path, reply, found_out_by):
 
 
 def test_dropped_rows_are_nan_and_counted(tmp_path):
-    replies = {"1": (200, {}, {"choices": []}), "2": (200, {}, chat("I cannot", {"I": 1.0})), "3": (413, {}, {})}
+    replies = {"1": (200, {}, {"choices": []}), "2": (200, {}, chat("I cannot", {"I": 1.0})), "3": (422, {}, {})}
     with served(lambda text, body: replies.get(text.split()[-1], by_words(text, body))) as asked:
         source = opened(tmp_path, asked.url)
         with pytest.warns(GuardrailWarning, match="gave no answer that names a label to 3 of 12 texts"):
@@ -157,6 +158,7 @@ def test_sampled_answers_are_counted():
     found = sample_scores([" Positive.", "positive", "**negative**", "I think so"], LABELS)
     np.testing.assert_allclose(np.exp(found), [1.5 / 4, 2.5 / 4])
     np.testing.assert_allclose(np.exp(sample_scores(["toxic insult"], TWO)), [0.25, 0.75])
+    np.testing.assert_allclose(np.exp(sample_scores(["not clear"], THREE)), [0.2, 0.6, 0.2])
     assert sample_scores(["no", ""], LABELS) is None
 
 
@@ -164,10 +166,11 @@ def test_a_busy_server_is_asked_again_when_it_says(tmp_path):
     later = formatdate(time.time() + 30, usegmt=True)
     replies = [(429, {"Retry-After": "7"}, {}), (503, {"Retry-After": later}, b"busy"), (500, {}, b"")]
     replies += [(429, {"Retry-After": "-3"}, {}), (429, {"Retry-After": formatdate(0, usegmt=True)}, {})]  # long ago
+    replies += [*((status, {}, b"") for status in (408, 409, 425, 502, 504, 529)), (429, {"Retry-After": "600"}, {})]
     with served(lambda text, body: replies.pop(0) if replies else by_words(text, body)) as asked:
-        assert not np.isnan(opened(tmp_path, asked.url).predict_proba(TEXTS[:1])).any()
-        assert len(asked.bodies) == 6
-    assert (waits[0], *waits[3:]) == (7, 0, 0)
+        assert not np.isnan(opened(tmp_path, asked.url, "retries = 20").predict_proba(TEXTS[:1])).any()
+        assert len(asked.bodies) == 13
+    assert (waits[0], *waits[3:5], waits[-1]) == (7, 0, 0, 600)
     assert 20 < waits[1] <= 30
     assert 2 <= waits[2] <= 4
 

@@ -120,9 +120,10 @@ def test_texts_longer_than_the_context_are_cut_and_it_says_so(decoder, tmp_path)
     file = 'kind = "causal"\nmodel = "decoder"\nmax_length = 200\n'
     with pytest.warns(GuardrailWarning, match="it takes at most 200 tokens"):
         opened(written(tmp_path, file)).predict_proba([long])
-    file = f'kind = "causal"\nmodel = "decoder"\n[[examples]]\ntext = "{"x" * 300}"\nlabel = "positive"\n'
-    with pytest.raises(ConfigError, match="leaves 0 of 256 tokens for a text"):
-        opened(written(tmp_path, file))
+    examples, prompt = f'[[examples]]\ntext = "{"x" * 300}"\nlabel = "positive"\n', "{text} {label}"
+    for more in (examples, f'prompts = ["{prompt}", "{"x" * 300}{prompt}"]\n'):
+        with pytest.raises(ConfigError, match="leaves 0 of 256 tokens for a text"):
+            opened(written(tmp_path, f'kind = "causal"\nmodel = "decoder"\n{more}'))
 
 
 def test_a_classifier_is_matched_by_name(encoder):

@@ -31,7 +31,7 @@ def test_tensors_serve_as_they_come(options):
         ([[0.5, 0.5], [NAN, 1]], "NaN beside numbers in 1 row of 2, the first of which is row 1"),
         ([[0.5, 0.5], [2, -1]], "a negative number in 1 row"),
         ([[0.5, float("inf")], [0, 1]], "an infinite number in 1 row of 2, the first of which is row 0"),
-        ([[0.5, 0.6], [0.1, 0.1]], "numbers that do not sum to 1 in 2 rows"),
+        ([[0.5, 0.52], [0.1, 0.1]], "numbers that do not sum to 1 in 2 rows"),
     ],
 )
 def test_what_is_no_probability_is_refused(values, said):

@@ -48,7 +48,7 @@ def test_each_text_is_asked_about_once_and_a_budget_is_kept():
     reader = word_reader(counting, NAMES)
     reader.predict_proba(["good", "bad", "good"])
     reader.named({"negative": "sad", "positive": "glad"}).predict_proba(["bad", "new"])
-    assert (asked, reader.spent.answers) == (["good", "bad", "new"], 3)
+    assert (asked, reader.spent.answers, reader.spent.seconds > 0) == (["good", "bad", "new"], 3, True)
     with reader.spent.within(2) as spent:
         reader.predict_proba(["good", "one", "two"])
         with pytest.raises(BudgetSpentError, match="leaves 0 answers, but 1 are needed"):
@@ -65,6 +65,7 @@ def test_where_an_answer_is_missing_nothing_seems_to_change():
     whole = reader.predict_proba(encoded)
     rest = erased_texts(encoded, WordFinder(["honestly"]).positions(encoded), None, "cut")
     assert (reader.predict_proba(rest) == whole).all()
+    assert reader.predict_proba(reader.encode([*encoded.texts[:19], "silent"]))[-1].tolist() == [0.5, 0.5]
     with pytest.raises(RunError, match="no answer to 2 of 22 texts"):
         reader.predict_proba(reader.encode([*encoded.texts[:20], "silent", "silent too"]))
 
