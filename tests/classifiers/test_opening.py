@@ -307,10 +307,12 @@ def test_a_model_that_is_cut_short_goes_on_where_it_stopped(decoder, tmp_path, m
         patch.setattr(PromptedClassifier, "predict_proba", counted)
         with pytest.raises(KeyboardInterrupt):
             opened(exact, cache=tmp_path / "kept").predict_proba(texts)
-    again = opened(exact, cache=tmp_path / "kept")
+    again, told = opened(exact, cache=tmp_path / "kept"), []
     assert (again.cost(texts).texts, again.cost(texts).calls) == (80, 16 * 3)
-    np.testing.assert_allclose(again.predict_proba(texts), expected, atol=1e-4)
-    assert (again.cost(texts).calls, again.fingerprint()) == (0, opened(exact).fingerprint())
+    found = again.predict_proba(texts, progress=lambda *now: told.append(now))
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    assert (told, again.cost(texts).calls) == ([("Asking", 80, 80)], 0)
+    assert again.fingerprint() == opened(exact).fingerprint()
     # Another prompt is asked anew.
     file = 'kind = "causal"\nmodel = "decoder"\nprompts = ["{text} is {label}"]\n'
     assert opened(written(tmp_path, file), cache=tmp_path / "kept").cost(texts).calls == 80

@@ -187,7 +187,6 @@ CHANCE = "is not clearly more than the 0.58 that a biased second model may reach
     ("counts", "said"),
     [
         ((40, 20, 0.01, 0.0501), "3 word groups are tested together, and for this one q = 0.051 is above 0.05."),
-        ((40, 20, 0.01, 0.123), "3 word groups are tested together, and for this one q = 0.12 is above 0.05."),
         ((30, 30, 0.2, 0.6), f"30 of 60 fixed {CHANCE}"),
         ((29, 31, 0.2, 0.6), "The second models agree with your model. That does not show that the words are legit"),
     ],

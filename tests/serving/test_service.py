@@ -9,7 +9,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -61,10 +60,6 @@ class Service:
         self.process.kill()
         pytest.fail(self.log.read_text())
 
-    def kill(self):
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
     def post(self, body, kind="application/json"):
         """The status and the body of an answer."""
         url = f"http://127.0.0.1:{self.port}/predict"
@@ -102,7 +97,8 @@ def guard(place):
 def service(place):
     running = Service(place)
     yield running
-    running.kill()
+    running.process.kill()
+    running.process.wait()
 
 
 def test_programs_of_the_page_predict_what_the_guard_predicts(place, guard):

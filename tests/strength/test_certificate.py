@@ -114,8 +114,8 @@ def test_the_sentence_says_what_was_shown_and_on_what():
     ]
     # It holds on where a strength is set that it is about.
     moved = [StrengthChoice(1.0, "fixed", certificate=found).moved(strength, "set") for strength in (0.75, 0.5)]
-    assert [one.certificate for one in moved] == [replace(found, strength=0.75), None]
-    assert [(one.strength, one.source) for one in moved] == [(0.75, "set"), (0.5, "set")]
+    said = [(one.strength, one.source, one.certificate) for one in moved]
+    assert said == [(0.75, "set", replace(found, strength=0.75)), (0.5, "set", None)]
     # Of a strength that is not certified no gain is promised.
     last = replace(found.points[-1], certified=False)
     assert "gained at strength 0.75 is at least 8.6%" in replace(found, points=(*found.points[:-1], last)).sentence
@@ -143,7 +143,6 @@ def test_strengths_that_follow_each_other_are_named_as_a_range(differing, named)
     found = certificate(differing, [0] * 6, [0] * 6, strengths=strengths, n_labels=0)
     assert f"at strengths {named} is at most" in found.sentence
     assert f"strengths {named}\n" in repr(found)
-    assert "\n... and 1 more\n" in repr(found), "five of the six"
 
 
 def test_the_gain_is_bounded_at_all_strengths_at_once():
@@ -191,8 +190,6 @@ def test_few_texts_without_another_answer_call_for_more_texts_not_for_labels_tha
     needed = found.points[-1].unlabelled_needed
     assert certificate([0] * 4, [0] * 4, [0] * 4, n=needed).certified == (0.0, *STRENGTHS)
     assert certificate([0] * 4, [0] * 4, [0] * 4, n=needed - 1).certified == (0.0,)
-    # By three million texts, since .0025 = (1 - .000002) ** 2,995,730; more than a million are not asked for.
-    assert certificate([0] * 4, [0] * 4, [0] * 4, margin=2e-6).points[0].unlabelled_needed is None
     assert f"For strength 1 it would take about {needed} unlabelled texts and no label" in found.sentence
     assert "labelled texts with" not in found.sentence.replace("unlabelled", "")
 
