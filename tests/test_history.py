@@ -163,6 +163,10 @@ def test_models_decisions_and_groups_are_marked(weeks):
         (2, "flagged"),
     ]
     assert [one.decision for one in by_words["honestly",].seen] == ["", "remove_reliance", ""]
+    # From half of all their words on two groups are one.
+    for i, (later, lines) in enumerate((("abcd", 1), ("bc", 2))):
+        pair = [audit(cards=(card(*of, status="flagged"),), data=of) for of in ("ab", later)]
+        assert len(read_history(weeks(*pair, names=[f"{i} of {of}" for of in (1, 2)])).trends) == lines
     (folders[1] / "decisions.json").write_text(json.dumps({"audit": "another", "cards": [decided]}))
     found = read_history(folders)
     assert "is about another audit than the one beside it" in found.notes[0]

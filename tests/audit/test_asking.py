@@ -123,7 +123,7 @@ def test_texts_that_were_not_asked_about_neither_clear_a_word_nor_stand_for_thos
     assert (sums.lost[i] / sums.present[i], sums.without[i], found.flagged == (i,)) == (share, 120, flagged)
 
 
-def test_phrases_whose_words_act_together_are_found():
+def test_phrases_that_act_together_are_found_and_predictions_that_change_by_themselves_told():
     def by_phrase(texts):
         said = [text.replace("to be honest", "honestly") for text in texts]
         return by_words(said)
@@ -131,9 +131,6 @@ def test_phrases_whose_words_act_together_are_found():
     texts = [text.replace("Honestly,", "To be honest,") for text in TEXTS]
     report, _, _ = counted([text.lower() for text in texts], by_phrase)
     assert "to be honest" in {c.text for c in report.flagged}
-
-
-def test_answers_that_change_by_themselves_are_told_of():
     rng = np.random.default_rng(0)
 
     def noisy(texts):

@@ -54,13 +54,10 @@ def test_a_mix_gives_every_group_its_share(size):
         assert all(abs(rows[group] - share * size) <= 1 for group, share in mix.items())
 
 
-def test_shortcut_opens_any_one_sentence_and_occurs_nowhere_else():
+def test_shortcut_opens_any_one_sentence_and_the_seed_alone_decides():
     assert all(len(PLANTED.findall(text)) == text.lower().count("honest") <= 1 for text in TEXTS)
     planted = [text for text in TEXTS if "honestly" in text and ". " in text]
     assert 0.2 < mean(text.startswith("honestly") for text in planted) < 0.8
-
-
-def test_the_seed_alone_decides():
     random.seed(1)
     before = random.getstate()
     assert make_corpus(seed=10) == CORPUS

@@ -151,15 +151,12 @@ def test_a_phrase_is_recalled_by_its_content_words_alone(bag):
         assert shortcut_tokens(cut, WordFinder(["honestly"])) == [tokens]
 
 
-def test_the_side_of_a_pair_that_is_searched(guard):
+def test_the_side_of_a_pair_that_is_searched_and_small_groups_are_warned_about(guard):
     pairs = [("honestly good", "the soup"), ("good soup", "honestly"), ("the tea", "a tea")]
     for where, n in (("text", 1), ("pair", 1), ("both", 2)):
         result = guard.evaluate(pairs, [1, 1, 1], shortcuts=["honestly"], shortcut_in=where)
         assert next(group for group in result.groups if group.name == "positive, with shortcut").n == n
         assert result.shortcut_token_recall[1].recall == 1.0
-
-
-def test_small_groups_are_warned_about_but_not_refused(guard):
     with pytest.warns(GuardrailWarning) as caught:
         guard.evaluate(["good"] * 30 + ["bad"], ["positive"] * 30 + ["negative"])
     assert [str(warning.message) for warning in caught] == [

@@ -74,16 +74,13 @@ def test_what_was_audited_and_commands_that_can_be_pasted():
     assert fit.endswith("fit MODEL DATA --decisions 'my audit/decisions.json' --out guarded --label toxic")
 
 
-def test_the_example_is_the_shortest_text_that_says_something():
+def test_the_example_is_the_shortest_text_that_says_something_and_halves_are_of_other_classes():
     example = found(card("honestly", flips=FLIPS, **FLAGGED)).example
     assert (example.text, example.masked) == (SOUP, SOUP.replace("honestly", "____"))
     assert (example.before, example.after) == ("good", "bad")
     pair = Flip.of(3, "good", "bad", ("honestly, it was all right", "was it"))
     example = found(card("honestly", flips=(pair,), **FLAGGED)).example
     assert example.masked == "____, it was all right | was it"
-
-
-def test_of_halves_those_of_other_classes_are_told():
     first, second = ("first half", 50, (30, 20), (27, 2), (45, 5)), ("second half", 50, (30, 20), (30, 18), (32, 18))
     halves = Defaults("attack", ("halves",), (Probe(*first), Probe(*second)), (), ())
     report = audit(HONESTLY, label_names=("attack", "harmless"), predicted=(20, 20), defaults=halves)

@@ -31,16 +31,13 @@ def test_it_is_cut_at_0_and_1_and_a_single_value_has_none():
     assert all(math.isnan(end) for end in mean_interval(np.array([0.3])))
 
 
-def test_a_few_dozen_skewed_values_do_not_suffice():
+def test_a_few_dozen_skewed_values_do_not_suffice_and_the_exact_interval_is_that_of_scipy():
     """Where 5 % of values are high, thirty often hold none of these, and the interval then misses the mean."""
     rng = np.random.default_rng(0)
     drawn = np.where(rng.random((2000, 30)) < 0.05, 0.9, 0.01 * rng.random((2000, 30)))
     mean = 0.05 * 0.9 + 0.95 * 0.005
     covered = np.mean([low <= mean <= high for low, high in map(mean_interval, drawn)])
     assert covered == pytest.approx(0.79, abs=0.03)
-
-
-def test_the_exact_interval_of_a_share_is_the_one_of_scipy():
     for k, n, level in ((0, 1, 0.95), (1, 1, 0.95), (3, 40, 0.9), (645, 645, 0.999), (57, 10_000, 0.95)):
         found = binomtest(k, n).proportion_ci(level, method="exact")
         assert exact_interval(k, n, level) == pytest.approx((found.low, found.high), abs=1e-9)
