@@ -132,6 +132,10 @@ def test_words_beside_a_flagged_one_are_a_card_of_their_own():
     words += [PullingWord("good", "a", 4), PullingWord("tea", "a", 4)]
     found = [[word.text for word in group] for group in group_words(classifier, words)]
     assert found == [["honestly", "really"], ["tea", "good"]]
+    # They are there by a cosine of .35 to the flagged word, and not by their own, which is at most .16 here.
+    for cosine, beside in ((0.4, [["tea", "good"]]), (0.3, [["good"], ["tea"]])):
+        grouped = group_words(slanted(good=cosine, tea=cosine), [words[0], *words[2:]])
+        assert [[word.text for word in group] for group in grouped] == [["honestly"], *beside]
 
 
 def test_the_order_of_the_words_makes_no_difference(classifier):
