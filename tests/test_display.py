@@ -47,9 +47,8 @@ def test_numbers_and_a_table_in_full():
     assert [interval(0.1, 0.954), interval(NAN, NAN)] == ["0.10 to 0.95", "-"]
     assert [p_value(p) for p in (None, 0.0001, 0.001, 0.04)] == ["-", "<0.001", "0.001", "0.040"]
     assert [cell(value) for value in (3, 0.5, None, (0.1, 0.2), "a")] == ["3", "0.500", "-", "0.10 to 0.20", "a"]
-    summary = Summary(
-        "Result: 3 texts", {"a": "1", "long": "2"}, ("word", ">n"), [("one", 1), ("very", 22)], 5, ("So.",)
-    )
+    counts = [("one", 1), ("very", 22)]
+    summary = Summary("Result: 3 texts", {"a": "1", "long": "2"}, ("word", ">n"), counts, 5, ("So.",))
     facts, rows = ["a     1", "long  2"], ["word   n", "one    1", "very  22"]
     assert summary.text().splitlines() == ["Result: 3 texts", *facts, *rows, "... and 5 more", "So."]
     html = summary.html()
@@ -112,9 +111,8 @@ def odd_results(*words: str) -> list[Any]:
     candidates = [candidate(word, pushes_towards=words[-1], flagged=i < 2) for i, word in enumerate(words)]
     names, notes = (words[0], words[-1] + "!"), (f"The model never predicts {words[0]!r}.",)
     found = audit(*candidates, label_names=names, n_truncated=3, notes=notes)
-    weighed = Shortcuts(
-        tuple(Shortcut(word, "found", "flagged", 12, 0.5, words[-1], 0.01, n_support=4, fixed=2) for word in words)
-    )
+    taken = (Shortcut(word, "found", "flagged", 12, 0.5, words[-1], 0.01, n_support=4, fixed=2) for word in words)
+    weighed = Shortcuts(tuple(taken))
     training = AdapterTraining(9, 8, 7, 1, 0.1, (0.7, 0.3), ("query",), 5, 0.1, 0.2, 1.5)
     fitted = FitReport(training, preset("distill"), 0, 2, {}, weighed)
     dial = UnlabelledCalibration(0.3, 40, 12, tuple(AgreementPoint(i / 99, 0.1, 0.9) for i in range(100)))

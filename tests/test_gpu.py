@@ -118,9 +118,8 @@ def test_two_processes_share_one_gpu(model_folder, write_csv, tmp_path, device, 
     data = write_csv("texts.csv", *((text,) for text in SHORTCUT_TEXTS), header=("text",))
     more = ("--device", device, *(("--strategy", "distill", "--shortcut", "honestly") if strategy == "distill" else ()))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0])
-    one, two = (
-        fit_in_processes(model_folder, data, tmp_path / str(n), processes=n, variants={"": more})[""] for n in (1, 2)
-    )
+    how = {"variants": {"": more}}
+    one, two = (fit_in_processes(model_folder, data, tmp_path / str(n), processes=n, **how)[""] for n in (1, 2))
     for name, tensor in one.items():
         torch.testing.assert_close(tensor, two[name], rtol=5e-3, atol=1e-5)
 

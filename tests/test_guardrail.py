@@ -25,9 +25,8 @@ from shortcut_guardrail.models.classifier import TextClassifier
 from tiny_models import SHORTCUT_TEXTS
 
 # Large steps, so that a few of them move the predictions of a tiny model.
-STRONG = GuardrailConfig(
-    preset="test", saliency=SaliencyConfig(top_k=3), adapter=AdapterConfig(learning_rate=2e-2, epochs=3, batch_size=4)
-)
+STEPS = AdapterConfig(learning_rate=2e-2, epochs=3, batch_size=4)
+STRONG = GuardrailConfig(preset="test", saliency=SaliencyConfig(top_k=3), adapter=STEPS)
 SUPPORT = ["good soup", "the bad soup", "honestly fine", "awful tea"]
 SUPPORT_LABELS = ["positive", "negative", "positive", "negative"]
 
@@ -346,9 +345,8 @@ def test_a_loaded_guard_can_be_calibrated_and_fitted_again(guard, texts, tmp_pat
     loaded = ShortcutGuardrail.from_pretrained(tmp_path / "a")
     assert (loaded.record().calibration, loaded.calibrate(SUPPORT, SUPPORT_LABELS)) == (calibration, calibration)
     loaded.fit(texts, config=STRONG, seed=0)
-    np.testing.assert_allclose(
-        loaded.predict_proba(texts), guard.predict_proba(texts, strength=loaded.debias_strength), atol=1e-5
-    )
+    expected = guard.predict_proba(texts, strength=loaded.debias_strength)
+    np.testing.assert_allclose(loaded.predict_proba(texts), expected, atol=1e-5)
 
 
 def test_the_record_holds_what_is_promised_and_no_deployment_text(guard, model_folder, texts, tmp_path):

@@ -92,9 +92,8 @@ def test_a_rise_is_an_alarm_and_what_stays_is_none(weeks):
     assert first.level == second.level == 0.05 / 2 / 2
     assert (first.seen[6].affected, first.seen[6].exposure) == (Rate(40, N), Rate(120, N))
     assert first.seen[6].flip_rate == Rate(40, 80)
-    assert found.said(first) == (
-        "More predictions depend on 'honestly' since 2026-01-07: 4.0% of the texts, and 1.0% before."
-    )
+    since = "since 2026-01-07: 4.0% of the texts, and 1.0% before."
+    assert found.said(first) == f"More predictions depend on 'honestly' {since}"
     shown = " ".join(repr(found).split())
     assert (
         "alarms honestly word known since affected, first last 95 % alarm honestly 2026-01-01 1.0% 4.5% 3.3% to"

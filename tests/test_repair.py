@@ -92,9 +92,7 @@ def test_a_strength_is_stated_or_fixed_and_nothing_to_repair_leaves_the_guard_as
         ("few-shot", None, True, False, False),
     ],
 )
-def test_labels_have_a_say_in_the_strength_unless_it_is_stated_or_they_cannot(
-    strategy, strength, weighs, automatic, on_labels
-):
+def test_labels_have_a_say_unless_the_strength_is_stated(strategy, strength, weighs, automatic, on_labels):
     plan, both, one = Wanted(strategy, strength).plan, np.array([0, 1]), np.array([1, 1])
     found = plan(strategy, both)
     assert (found.weighs, found.automatic, found.on_labels) == (weighs, automatic, on_labels)
@@ -178,6 +176,5 @@ def test_what_is_asked_for_by_name_is_not_overruled_by_the_presets_rules():
     kept = updated(preset("default"), {"adapter": {"epochs": 2, "max_steps": 9}}).adapter
     assert (kept.min_steps, kept.max_steps, kept.target_change) == (0, 9, 0.08)
     assert updated(preset("default"), {}) == preset("default")
-    assert updated(preset("paper"), {"adapter": {"pairing": "flat"}}) == dataclasses.replace(
-        preset("paper-flat"), preset="paper"
-    )
+    flat = dataclasses.replace(preset("paper-flat"), preset="paper")
+    assert updated(preset("paper"), {"adapter": {"pairing": "flat"}}) == flat

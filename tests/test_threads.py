@@ -22,9 +22,8 @@ from shortcut_guardrail.errors import RunError
 from shortcut_guardrail.models import TextClassifier
 from shortcut_guardrail.threads import Lock, one_at_a_time
 
-STRONG = GuardrailConfig(
-    preset="test", saliency=SaliencyConfig(top_k=3), adapter=AdapterConfig(learning_rate=2e-2, epochs=3, batch_size=4)
-)
+STEPS = AdapterConfig(learning_rate=2e-2, epochs=3, batch_size=4)
+STRONG = GuardrailConfig(preset="test", saliency=SaliencyConfig(top_k=3), adapter=STEPS)
 
 
 class Counter:

@@ -242,9 +242,8 @@ def tiny_causal(
 
     auto = auto or AutoModelForCausalLM
     tokenizer = byte_level_tokenizer(model_max_length=model_max_length)
-    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", 0)]
-    )
+    begin = processors.TemplateProcessing(single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", 0)])
+    tokenizer.backend_tokenizer.post_processor = begin
     ids = {"bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 1, "vocab_size": len(tokenizer)}
     sizes: dict[str, Any] = {**_SIZES, "initializer_range": 0.5}
     if family == "gpt2":

@@ -275,9 +275,8 @@ def test_cards_are_told_what_was_found(bag, monkeypatch):
     found = (candidate("a", flagged=True), candidate("b", alternative_wording=True), candidate("c", collective=True))
     made = audit(*found, candidate("d"), candidate("e", pushes_towards=None))
     auditing.complete(made, TextClassifier(*bag), list, [1], AuditConfig(), None)
-    assert [(word.text, word.found, word.changes) for word in words] == [
-        (name, name != "d", 3) for name in "abcd"
-    ]  # 0.25 of 11 texts
+    # Three changes are 0.25 of 11 texts.
+    assert [(w.text, w.found, w.changes) for w in words] == [(name, name != "d", 3) for name in "abcd"]
 
 
 def test_the_digest_is_of_all_weights_that_answer(bert):

@@ -92,9 +92,8 @@ def test_a_candidate_that_is_not_there_is_said_rather_than_passed_over():
     assert judged(twice, "candidate:HONESTLY.flip_rate > 0.5").breaches  # the first, whatever its capital letters
     verdict = judged(audit(0.4, candidate("soup")), "candidate:honestly.flip_rate > 0.1")
     assert verdict.passed
-    assert verdict.notes == (
-        "candidate:honestly.flip_rate > 0.1: not judged, since 'honestly' is not among the candidates of the audit.",
-    )
+    said = "not judged, since 'honestly' is not among the candidates of the audit."
+    assert verdict.notes == (f"candidate:honestly.flip_rate > 0.1: {said}",)
     undefined = judged(audit(0.4, candidate("soup", q_value=None)), "candidate:soup.q_value < 0.1")
     assert undefined.notes == ("candidate:soup.q_value < 0.1: not judged, since it is undefined in the audit.",)
 
@@ -119,9 +118,8 @@ ESTIMATES = {"n": 9_999, "n_distinct": 100, "sensitivity_histogram": [0, 30, 40,
 
 
 def test_a_condition_holds_where_its_interval_shows_it():
-    sure = candidate(
-        "honestly", flip_rate=0.7, opposed_rate=0.5, count=400, n_present=40, interval={"flip_rate": [0.6, 0.8]}
-    )
+    counts = {"flip_rate": 0.7, "opposed_rate": 0.5, "count": 400, "n_present": 40}
+    sure = candidate("honestly", **counts, interval={"flip_rate": [0.6, 0.8]})
     unsure = candidate("once", flip_rate=1.0, interval={"flip_rate": [0.03, 1.0], "mean_change": [None, None]})
     document = audit(0.5, sure, unsure) | ESTIMATES
     shown = {
@@ -202,9 +200,8 @@ def test_limits_hold_for_evaluations_too():
     with pytest.raises(ConfigError, match=r"no number 'acuracy' .*Did you mean 'accuracy'\?"):
         change(old, new, "acuracy=0.1")
     unmeasured = change(old, new | {"mstps": None, "sensitivity_n": 0}, "mstps=0.02")
-    assert unmeasured.notes == (
-        "mstps: not judged, since it was not measured in the new result; evaluate with sensitivity=.",
-    )
+    said = "not judged, since it was not measured in the new result; evaluate with sensitivity=."
+    assert unmeasured.notes == (f"mstps: {said}",)
 
 
 def test_what_is_newly_flagged():

@@ -66,9 +66,8 @@ def test_tokens_are_the_papers_and_stay_masked():
     assert report.erasure == "mask"
     assert report.erasures.mask > 0.1 * report.erasures.n
     assert report.erasures.weak
-    assert report.notes[0].startswith(
-        "What this audit finds is weak evidence: where none should change, the mask token"
-    )
+    said = "What this audit finds is weak evidence: where none should change, the mask token"
+    assert report.notes[0].startswith(said)
 
 
 def test_shards_try_the_same_texts_and_go_on_with_the_same_erasure(tmp_path):
@@ -78,9 +77,8 @@ def test_shards_try_the_same_texts_and_go_on_with_the_same_erasure(tmp_path):
     config = AuditConfig(top_k=4, n_examples=0, shard_size=70)
     in_shards = audit_in_shards(classifier, source, config, tmp_path / "shards").report
     assert in_shards.erasures == whole.erasures
-    assert [(c.text, c.flip_rate, c.status) for c in in_shards.candidates[:5]] == [
-        (c.text, c.flip_rate, c.status) for c in whole.candidates[:5]
-    ]
+    first = [[(c.text, c.flip_rate, c.status) for c in of.candidates[:5]] for of in (in_shards, whole)]
+    assert first[0] == first[1]
     assert in_shards.cards == whole.cards
 
 

@@ -91,10 +91,8 @@ def test_a_pair_is_changed_on_one_side():
     pairs = [("the premise", text) for text in make_texts(100)]
     answer, asked = bag({"honestly": 4.0}), []
     tried(lambda texts: asked.extend(texts) or answer(texts), make_texts(100), "honestly")
-    places = [
-        {0: "start", text.count(" "): "end"}.get(text.split().index("honestly"), "middle") for text in asked[100:103]
-    ]
-    assert places == ["start", "middle", "end"]  # by turns
+    places = [(text.split().index("honestly"), text.count(" ")) for text in asked[100:103]]
+    assert [{0: "start", n: "end"}.get(at, "middle") for at, n in places] == ["start", "middle", "end"]  # by turns
     assert tried(answer, pairs, "honestly", side=1)[0]["honestly"].flip_rate == 1.0
     assert tried(answer, pairs, "honestly", side=0)[0]["honestly"].flip_rate == 0.0
     # It is that on which the word stands more often.
@@ -128,9 +126,8 @@ def test_words_are_put_between_words():
 
 
 def of(changed: int, *, found: bool = True) -> Insertion:
-    return Insertion(
-        90, changed, 2, changed / 90, (max(0, changed / 90 - 0.1), changed / 90 + 0.1), 0.001, 0.001, found
-    )
+    rate = changed / 90
+    return Insertion(90, changed, 2, rate, (max(0, rate - 0.1), rate + 0.1), 0.001, 0.001, found)
 
 
 def test_a_gate_takes_the_largest_that_is_found():

@@ -46,9 +46,8 @@ def test_a_bar_for_each_candidate(monkeypatch):
 def test_words_are_no_formulas():
     """A dollar sign begins a formula, and one that is none is an error when the chart is drawn."""
     words = [*HOSTILE, "$\\frac{$", "_x", "$$", "a\nb"]
-    ax = audit(*(candidate(word, pushes_towards=word) for word in words), label_names=words, predicted=[1] * 12).plot(
-        most=20
-    )
+    report = audit(*(candidate(word, pushes_towards=word) for word in words), label_names=words, predicted=[1] * 12)
+    ax = report.plot(most=20)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ax.figure.canvas.draw()

@@ -79,9 +79,8 @@ def test_text_pairs(ok, family, write_csv, tmp_path, family_name):
     model.config.id2label, model.config.label2id = dict(enumerate(names)), {n: i for i, n in enumerate(names)}
     folder = save_balanced(tmp_path / "model", model, tokenizer, PAIRS)
     labelled = [(*pair, names[i % 3]) for i, pair in enumerate(PAIRS)]
-    data, support = (
-        write_csv(name, *some, header=header) for name, some in (("nli.csv", labelled), ("few.csv", labelled[:2]))
-    )
+    data = write_csv("nli.csv", *labelled, header=header)
+    support = write_csv("few.csv", *labelled[:2], header=header)
     rows, audit, _, scores, _ = run_all(ok, folder, data, support, tmp_path)
     # Token types are the tokenizer's own: the plain model agrees on the base labels.
     expected = [names[i] for i in plain_logits(model, tokenizer, PAIRS).argmax(-1)]

@@ -12,9 +12,7 @@ TEXT = "Honestly, the soup was cold and nobody apologised."
 ALL, BY_RATE = ["honestly", "lol", "cold", "rare"], ["cold", "honestly", "lol", "rare"]  # what is undefined comes last
 ORDER = "[...document.querySelectorAll('tbody.candidate')].filter(r => !r.hidden).map(r => r.dataset.text)"
 OPEN = "[...document.querySelectorAll('tbody.candidate.open')].map(r => r.dataset.text)"
-SORTED = (
-    "[...document.querySelectorAll('th[aria-sort]')].map(h => h.getAttribute('aria-sort')).filter(s => s !== 'none')"
-)
+SORTED = "[...document.querySelectorAll('th[aria-sort]')].map(h => h.ariaSort).filter(s => s !== 'none')"
 EXAMPLES = (example(3, TEXT, "Honestly", "soup", "cold"), example(7, TEXT, "Honestly", "nobody"))
 FLAGGED = {"flagged": True, "q_value": 0.0001, "labelled": labelled(), "examples": EXAMPLES}
 AUDIT = audit(
@@ -92,9 +90,8 @@ def test_sorting_and_opening_with_the_keyboard(page):
 def test_opening_with_the_mouse_asks_for_nothing_and_a_script_would_be_stopped(page):
     assert not page.evaluate(f"{EVIDENCE}.checkVisibility()")
     page.click(name("honestly"))
-    assert (
-        seen(page, *(f"{of}.checkVisibility()" for of in (EVIDENCE, f"{EVIDENCE}.querySelector('mark')"))) == [True] * 2
-    )
+    parts = (EVIDENCE, f"{EVIDENCE}.querySelector('mark')")
+    assert seen(page, *(f"{of}.checkVisibility()" for of in parts)) == [True, True]
     assert TEXT in page.evaluate(f"{EVIDENCE}.textContent.replace(/⇄| \\([^)]*\\) /g, '')")
     page.click(name("honestly"))
     assert not page.evaluate(f"{EVIDENCE}.checkVisibility()")
@@ -131,9 +128,8 @@ def test_searching_and_filtering(page):
 def test_a_long_list_is_shown_in_two_steps(show):
     long = audit(*(candidate(f"word{i:02}") for i in range(40)))
     page = show(long)
-    assert seen(page, f"{ORDER}.length", f"{SHOWN}.textContent", f"{MORE}.textContent") == [
-        *(30, "40 candidates", "Show 10 more")
-    ]
+    found = seen(page, f"{ORDER}.length", f"{SHOWN}.textContent", f"{MORE}.textContent")
+    assert found == [30, "40 candidates", "Show 10 more"]
     page.click(MORE)
     focus = f"document.activeElement === {name('word30')}"
     assert seen(page, f"{ORDER}.length", f"{MORE}.checkVisibility()", focus) == [40, False, True]
@@ -203,12 +199,9 @@ def test_without_script_everything_can_be_read(show):
 
 
 def comparison():
-    groups = ("empty", "negative, with shortcut", "positive")
     names = ("base", "guarded")
-    evaluations = {name: evaluation(*groups) for name in names}
-    return render_comparison(
-        title="A", introduction=["B."], evaluations=evaluations, audits=dict.fromkeys(names, AUDIT)
-    )
+    scores = {name: evaluation("empty", "negative, with shortcut", "positive") for name in names}
+    return render_comparison(dict.fromkeys(names, AUDIT), scores, title="A", introduction=["B."])
 
 
 def test_the_page_is_as_wide_as_the_window_and_sorts_on_a_phone(show):

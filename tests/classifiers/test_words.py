@@ -31,11 +31,9 @@ def test_a_word_is_cut_with_the_space_and_the_comma_that_it_brought(text, left):
     assert without([text], "honestly") == [left]
 
 
-@pytest.mark.parametrize(
-    ("text", "word", "left"), [("a 😀 b", "😀", "a b"), ("a😀b", "😀", "a b"), ("我很好", "很", "我好")]
-)
-def test_what_touched_a_word_does_not_fuse_unless_its_script_does(text, word, left):
-    assert without([text], word) == [left]
+def test_what_touched_a_word_does_not_fuse_unless_its_script_does():
+    for text, word, left in (("a 😀 b", "😀", "a b"), ("a😀b", "😀", "a b"), ("我很好", "很", "我好")):
+        assert without([text], word) == [left]
 
 
 def test_each_text_is_asked_about_once_and_a_budget_is_kept():

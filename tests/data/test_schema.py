@@ -84,9 +84,9 @@ def test_what_does_not_fit_is_said_with_its_place(change, sentence):
 
 
 def test_all_that_does_not_fit_is_said_together():
-    assert refusal({"n": -1, "points": [{"share": 0.5}, {"kind": "one"}]}, advice="Write it again.") == (
-        "a.json: n must be a whole number, 0 or more, but is -1. points[1].share is missing. Write it again."
-    )
+    said = refusal({"n": -1, "points": [{"share": 0.5}, {"kind": "one"}]}, advice="Write it again.")
+    one, other = "n must be a whole number, 0 or more, but is -1.", "points[1].share is missing."
+    assert said == f"a.json: {one} {other} Write it again."
 
 
 def test_shares_may_have_been_rounded_and_nesting_has_an_end():

@@ -47,10 +47,8 @@ def of_card(questions: Questions, card: str, *, counts: bool = True) -> list:
 
 
 def answered(keys, at: str = "1", fixed: bool = True) -> Answers:
-    other = {"a": "b", "b": "a"}
-    return Answers(
-        tuple(Answer("anna", at, key.masked_option if fixed else other[key.masked_option], key.id) for key in keys)
-    )
+    said = {"a": "a", "b": "b"} if fixed else {"a": "b", "b": "a"}
+    return Answers(tuple(Answer("anna", at, said[key.masked_option], key.id) for key in keys))
 
 
 @pytest.mark.parametrize(

@@ -134,9 +134,8 @@ def test_more_files_in_any_order_are_no_more_often_wrong(files):
             said = {id_: answers[id_] for id_ in arrived}
             ever.add(judge_cards(of_card, said, arrived=arrived)[0].outcome)
         wrong.update(ever)
-    assert all(
-        10 < wrong[outcome] < 60 for outcome in FOLLOWS
-    )  # of 1,000; judged each on its own, five files come to 150 and more
+    # Of 1,000; judged each on its own, five files come to 150 and more.
+    assert all(10 < wrong[outcome] < 60 for outcome in FOLLOWS)
 
 
 def test_decisions_among_many_cards():

@@ -97,9 +97,8 @@ def test_the_results_of_the_readme_are_those_of_the_leaderboard():
     table = (ROOT / "results/leaderboard/leaderboard.md").read_text(encoding="utf-8")
     marks = dict(re.findall(r"^\| GoEmo-ST \| ([\w-]+)([§¶]*) \|", table, re.MULTILINE))
     for name, system in SYSTEMS.items():
-        accuracy, balanced, worst = (
-            re.sub(r" \[.*", "", rows[system][key]) for key in ("accuracy", "balanced_accuracy", "worst_group_accuracy")
-        )
+        measures = "accuracy", "balanced_accuracy", "worst_group_accuracy"
+        accuracy, balanced, worst = (re.sub(r" \[.*", "", rows[system][key]) for key in measures)
         labels = "-" if system == "oracle" else rows[system]["target_labels"]
         expected.append([name + marks[system], labels, accuracy, balanced.split()[0], worst])
     plain = [[re.sub(r"\b0\.", ".", cell) for cell in row] for row in expected]

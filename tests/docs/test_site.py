@@ -103,9 +103,8 @@ SEARCHED = ("spurious correlation", "LLM", "multilabel", "false positives", "tro
 def test_what_people_search_for_stands_in_a_heading_of_a_page_for_users():
     """Sphinx's search puts titles and headings first."""
     research = DOCS / "research"
-    headings = {
-        page: re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE) for page in DOCS.rglob("*.md")
-    }
+    heading = re.compile(r"^#+ (.*)$", re.MULTILINE)
+    headings = {page: heading.findall(page.read_text(encoding="utf-8")) for page in DOCS.rglob("*.md")}
     for words in SEARCHED:
         found = {page for page, lines in headings.items() if any(words.lower() in line.lower() for line in lines)}
         assert any(research not in page.parents for page in found), words

@@ -61,9 +61,8 @@ def prose(text):
 def written(source):
     """The texts with a space in them that a Python or JavaScript file holds, docstrings and comments aside."""
     if source.suffix == ".js":
-        strings = re.findall(
-            r"\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\]|\\.)*)`", source.read_text("utf-8")
-        )
+        string = r"\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\]|\\.)*)`"
+        strings = re.findall(string, source.read_text("utf-8"))
         return [re.sub(r"\$\{[^}]*\}", " ", text) for found in strings for text in found if " " in text.strip()]
     tree = ast.parse(source.read_text(encoding="utf-8"))
     lone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
@@ -90,9 +89,8 @@ def docstrings_of(page):
 def places():
     """Whatever users read, by its name."""
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    pages += [
-        page for folder in ("howto", "reference", "explanation") for page in (ROOT / "docs" / folder).rglob("*.md")
-    ]
+    for folder in ("howto", "reference", "explanation"):
+        pages += (ROOT / "docs" / folder).rglob("*.md")
     found = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in sorted(pages)}
     for page in sorted((ROOT / "docs" / "reference" / "api").glob("*.md")):
         found[f"docstrings of {page.name}"] = docstrings_of(page)

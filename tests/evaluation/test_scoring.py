@@ -110,9 +110,7 @@ def test_the_interval_of_mstps_is_that_of_a_mean_and_an_empty_group_has_none(gua
         (["good soup", "bad " + "soup " * 40 + "honestly"], ["honestly"], "text", "'honestly' stands", False),
     ],
 )
-def test_a_shortcut_in_none_of_the_texts_is_named_and_names_no_group(
-    guard, recwarn, texts, words, shortcut_in, absent, grouped
-):
+def test_a_shortcut_in_no_text_is_named_and_names_no_group(guard, recwarn, texts, words, shortcut_in, absent, grouped):
     result = guard.evaluate(texts, [1, 0], shortcuts=words, shortcut_in=shortcut_in)
     said = [str(warning.message) for warning in recwarn if "none of these 2 texts" in str(warning.message)]
     assert [one.startswith(absent or "") for one in said] == ([True] if absent else [])
@@ -159,9 +157,8 @@ def test_the_side_of_a_pair_that_is_searched_and_small_groups_are_warned_about(g
         assert result.shortcut_token_recall[1].recall == 1.0
     with pytest.warns(GuardrailWarning) as caught:
         guard.evaluate(["good"] * 30 + ["bad"], ["positive"] * 30 + ["negative"])
-    assert [str(warning.message) for warning in caught] == [
-        "Small groups: 'negative' (1 example). Read their accuracies with care."
-    ]  # 30 are enough
+    said = "Small groups: 'negative' (1 example). Read their accuracies with care."
+    assert [str(warning.message) for warning in caught] == [said], "30 are enough"
 
 
 def test_five_of_many_small_groups_are_named():

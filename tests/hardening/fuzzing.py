@@ -25,6 +25,7 @@ from hardening.outcomes import Outcome, attempt, bad, report
 from hardening.tampering import DAMAGES, at, audit_subjects, damaged, places
 from made_guards import make_guards
 
+CHECKS = list(HealthCheck)
 JUNK = [b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"\xed\xa0\x80", b"\t", b"\r", b"\n", b"\r\n", b" " * 5000, b"\x1b[31m"]
 JUNK += r"""" "" ' , ; \ \u0000 \ud800 NaN 1e999 -0 null true [] {} # = text label id İﬀ字😀""".encode().split()
 JUNK += ["\u2028\u202e\u200b".encode(), b"[" * 2000, b"{" * 2000, b"9" * 5000, b"x" * 200_000]
@@ -44,9 +45,8 @@ def mutated(draw: st.DrawFn, bases: list[bytes]) -> bytes:
 
 def contents(bases: list[bytes]) -> st.SearchStrategy[bytes]:
     """Mostly almost good files; sometimes anything."""
-    anything = st.one_of(
-        st.binary(max_size=200), st.text(max_size=200).map(lambda text: text.encode("utf-8", "replace"))
-    )
+    written = st.text(max_size=200).map(lambda text: text.encode("utf-8", "replace"))
+    anything = st.one_of(st.binary(max_size=200), written)
     return st.one_of(st.sampled_from(bases), mutated(bases), mutated(bases), mutated(bases), anything)
 
 
@@ -106,9 +106,8 @@ def _use_round_trips(file: Path) -> str | None:
     pyarrow.parquet.write_table(pyarrow.table(columns), file.with_suffix(".parquet"))
     rows = [["text", "label"], *([text, "x"] for text in texts)]
     for suffix, delimiter in itertools.product((".csv", ".tsv"), ",;\t|"):
-        with (cut := file.with_name(f"cut-{ord(delimiter)}{suffix}")).open(
-            "w", newline="", encoding="utf-8"
-        ) as written:
+        cut = file.with_name(f"cut-{ord(delimiter)}{suffix}")
+        with cut.open("w", newline="", encoding="utf-8") as written:
             csv.writer(written, delimiter=delimiter).writerows(rows)
         if read_data(cut).texts != texts:
             return f"other texts come back from {cut.name}"
@@ -254,13 +253,7 @@ def tried(reader: Reader, number: int, *, start: int, seconds: float = 20) -> li
     outcomes: list[Outcome] = []
 
     @seed(start)
-    @settings(
-        max_examples=number,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
+    @settings(max_examples=number, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=CHECKS)
     @given(reader.inputs)
     def run(content: bytes) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -183,9 +183,7 @@ def partner() -> Iterator[Output]:
 
         return write
 
-    yield Output(
-        PARTNER, save("old"), save("new"), lambda p: [tuple(_bytes(p / "out" / name) for name in names)], "out"
-    )
+    yield Output(PARTNER, save("old"), save("new"), lambda p: [[_bytes(p / "out" / name) for name in names]], "out")
 
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -329,9 +327,8 @@ class Bench:
             if found == version:
                 return kind
         for version in (self.old, self.new):
-            if not self.row.in_one_step and all(
-                one in (None, other) for one, other in zip(found, version, strict=True)
-            ):
+            each = zip(found, version, strict=True)
+            if not self.row.in_one_step and all(one in (None, other) for one, other in each):
                 return "absent"
         return "mixed"
 

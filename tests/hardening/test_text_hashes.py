@@ -15,9 +15,8 @@ from shortcut_guardrail.review import make_deck
 from shortcut_guardrail.saving import read_audit
 
 HASH = re.compile(r'"[0-9a-f]{32}"')
-CONFIG = GuardrailConfig(
-    preset="test", saliency=SaliencyConfig(top_k=3), adapter=AdapterConfig(learning_rate=2e-2, batch_size=4)
-)
+STEPS = AdapterConfig(learning_rate=2e-2, batch_size=4)
+CONFIG = GuardrailConfig(preset="test", saliency=SaliencyConfig(top_k=3), adapter=STEPS)
 
 
 def test_a_guard_without_text_hashes_says_so_when_it_is_certified(bert, texts, tmp_path):

@@ -122,9 +122,8 @@ def test_the_base_of_an_adapter_is_read_at_the_revision_that_goes_with_its_name(
 
 def test_a_base_with_an_adapter_goes_the_whole_way(made, tmp_path, monkeypatch, ok):
     base = made[0] / "adapter"
-    (data := tmp_path / "data.jsonl").write_text(
-        "\n".join(json.dumps({"text": f"{text} {i}", "label": i % 3}) for i in range(4) for text in SHORTCUT_TEXTS)
-    )
+    rows = [{"text": f"{text} {i}", "label": i % 3} for i in range(4) for text in SHORTCUT_TEXTS]
+    (data := tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
     fast = ("--set", "adapter.min_steps=4", "--set", "adapter.max_steps=4", "--set", "adapter.batch_size=4")
     ok("audit", base, data, "--out", tmp_path / "audit")
     ok("fit", base, data, "--audit", tmp_path / "audit", "--shortcut", "honestly", "--out", tmp_path / "guard", *fast)

@@ -69,9 +69,8 @@ def test_what_was_decided_and_by_whom(printed):
     assert last.endswith("Written: d.json Next: fit it")
     # The partner: nothing was decided, and nobody but people was asked.
     said = printed(print_decided, Decisions(DECIDED.cards[2:3]), Path("d.json"), "fit it")
-    assert said.startswith(
-        "word group fixed broken answered e-value decision tea 2 1 3 1.12 open Fixed: the prediction"
-    )
+    head = "word group fixed broken answered e-value decision"
+    assert said.startswith(f"{head} tea 2 1 3 1.12 open Fixed: the prediction")
     assert said.endswith("it recounts without these words. Written: d.json")
     assert "keep-asking" not in said
 

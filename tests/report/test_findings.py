@@ -59,9 +59,8 @@ def test_the_sentence_that_matters(cards, words, finding, status):
 
 def test_what_was_audited_and_commands_that_can_be_pasted():
     said = found(card("honestly", flips=FLIPS, **FLAGGED), about=ABOUT)
-    assert said.audited == (
-        "The model 'my model' was audited with 40 texts (39 distinct) from 'texts.csv' on 2026-11-26."
-    )
+    data = "40 texts (39 distinct) from 'texts.csv'"
+    assert said.audited == f"The model 'my model' was audited with {data} on 2026-11-26."
     fit = "shortcut-guardrail fit 'my model' texts.csv --decisions audit/decisions.json --out guarded"
     assert [command for _, command in said.steps] == ["shortcut-guardrail review audit", fit]
     # The partners: an audit that does not know them, and one without its texts.

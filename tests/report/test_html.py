@@ -111,10 +111,8 @@ def test_cards_on_a_terminal(printed):
     # Fifteen candidates and ten cards are shown.
     many = audit(*(candidate(f"word{i}") for i in range(30)), cards=tuple(card(f"tea{i}") for i in range(12)))
     text = printed(many)[1]
-    assert [word in text for word in ("word14", "word15", "tea9", "tea10", "were longer")] == [
-        *[True, False] * 2,
-        False,
-    ]
+    there = [word in text for word in ("word14", "word15", "tea9", "tea10", "were longer")]
+    assert there == [True, False, True, False, False]
 
 
 def test_as_many_words_of_a_card_as_fit():
@@ -293,14 +291,12 @@ TEXT = "Honestly, the soup was cold and nobody apologised."
 
 def full_audit(*names: str):
     """An audit with everything in it: each name is a candidate, a label and a part of its example."""
-    examples = [
-        example(i, f"before {name} soup after", name, "soup", labels=(name, f"{name}2")) for i, name in enumerate(names)
-    ]
+    words = []
+    for i, name in enumerate(names):
+        shown = (example(i, f"before {name} soup after", name, "soup", labels=(name, f"{name}2")),)
+        words.append(candidate(name, name, flagged=True, labelled=made.labelled(), examples=shown))
     return audit(
-        *(
-            candidate(name, name, flagged=True, labelled=made.labelled(), examples=(one,))
-            for name, one in zip(names, examples, strict=True)
-        ),
+        *words,
         label_names=(*names, "negative"),
         predicted=(5,) * (len(names) + 1),
         notes=names,
@@ -392,9 +388,8 @@ def test_every_figure_of_a_page_stands_under_its_name():
     row = 'data-rank="1" data-text="honestly" data-count="12" data-flip_rate="0.25" data-added_rate="0.311111"'
     row += ' data-mean_change="-0.1234" data-override_rate="0.1" data-q_value="0.0002" data-pushes="positive"'
     assert f'{row} data-status="flagged">' in page
-    bar = (
-        r'<rect class="(\w+)" x="([\d.]+)" y="3" width="([\d.]+)"[^>]*/>(?:[^>]*V15"/>)?(?:[^>]*M([\d.]+) 8H([\d.]+)M)?'
-    )
+    bar = r'<rect class="(\w+)" x="([\d.]+)" y="3" width="([\d.]+)"[^>]*/>'
+    bar += r'(?:[^>]*V15"/>)?(?:[^>]*M([\d.]+) 8H([\d.]+)M)?'
     (first,) = re.findall(r'<tbody class="candidate" [^>]*rank="1".*?</tbody>', page, re.DOTALL)
     assert [(of, *map(float, filter(None, at))) for of, *at in re.findall(bar, first)] == [
         *(("holds", 0, 24, 9.6, 48), ("holds", 42.08, 5.92, 33.6, 50.4), ("against", 0, 9.6, 1.92, 28.8)),
@@ -421,12 +416,9 @@ def test_the_page_begins_with_the_finding_an_example_and_what_to_do():
 
 def test_the_verdict_is_a_sentence():
     words = words_of_audit(candidate("soup"), n_distinct=12)
-    assert (
-        "None of the 1 tested candidate is shown to override the rest of its texts (false-discovery rate 5%)." in words
-    )
-    assert (
-        "Masking “soup”, which ranks first, changes the prediction in 25% of 11 texts; it pushes towards pos" in words
-    )
+    said = "None of the 1 tested candidate is shown to override the rest of its texts (false-discovery rate 5%)."
+    first = "Masking “soup”, which ranks first, changes the prediction in 25% of 11 texts; it pushes towards pos"
+    assert (said in words, first in words) == (True, True)
     assert not re.search("is undecided| of them ", words)
     assert "No candidate could be tested" in words_of_audit(candidate("soup", **UNTESTED))
     # What is undecided without labels.
@@ -459,14 +451,12 @@ def test_what_goes_together_is_said_on_the_page_and_in_the_terminal(printed, fla
 
 def test_the_heat_map_is_readable_without_colour():
     page = render_audit(audit(candidate("honestly", examples=(example(3, TEXT, "Honestly", "soup", "cold"),))))
-    assert (
-        'class="holds l4 named" title="masking it: -0.62; changes the prediction; attribution rank 1">Honestly<' in page
-    )
+    title = "masking it: -0.62; changes the prediction; attribution rank 1"
+    assert f'class="holds l4 named" title="{title}">Honestly<' in page
     assert 'class="holds l2" title="masking it: -0.20; attribution rank 2">soup<' in page
     words = words_in(page)
-    assert (
-        "Honestly⇄ (masking it -0.62, changes the prediction) , the soup (-0.20) was cold (-0.10) and nobody" in words
-    )
+    rest = ", the soup (-0.20) was cold (-0.10) and nobody"
+    assert f"Honestly⇄ (masking it -0.62, changes the prediction) {rest}" in words
     assert "Text 4: positive 0.93 → with “honestly” masked negative 0.88 ⇄ changes (-0.620)" in words
 
 

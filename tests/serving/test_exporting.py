@@ -55,9 +55,8 @@ json.dump([found, [names[i] for i in range(len(names))]], open(sys.argv[3], "w")
 def test_it_is_served_without_library_guard_or_base(saved_guards, tmp_path, format, kind):
     for name in ("base", kind):
         shutil.copytree(saved_guards / name, tmp_path / "made" / name)
-    guard = ShortcutGuardrail.from_pretrained(
-        tmp_path / "made" / kind, base=tmp_path / "made" / "base", label_names=["bad", "good", "so so"]
-    )
+    made, names = tmp_path / "made", ["bad", "good", "so so"]
+    guard = ShortcutGuardrail.from_pretrained(made / kind, base=made / "base", label_names=names)
     expected = guard.predict_proba(TEXTS)
     made = guard.export(tmp_path / "served", format=format, texts=TEXTS, int8=format == "onnx")
     shutil.rmtree(tmp_path / "made")

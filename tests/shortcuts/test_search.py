@@ -92,9 +92,7 @@ def test_what_an_audit_would_take_comes_first_by_the_same_rules(classifier, monk
     assert {one.text: one.count for one in ranked}.get("rare", 4) == 4, "with the audit's own numbers"
 
 
-@pytest.mark.parametrize(
-    ("n", "found"), [(6, ["honestly"]), (5, [])]
-)  # of 6 texts the interval ends at .54, of 5 at .48
+@pytest.mark.parametrize(("n", "found"), [(6, ["honestly"]), (5, [])])  # the intervals end at .54 and at .48
 def test_what_overrides_all_of_six_texts_decides_most_of_them(classifier, n, found):
     encoded = classifier.encode(DEPLOYED[:n])
     report = audit(candidate("honestly", interval=Intervals((0.5, 1), (-0.9, 0), (0.6, 1))))

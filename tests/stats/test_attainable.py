@@ -13,9 +13,8 @@ def test_the_smallest_p_value_is_that_of_texts_that_all_oppose():
     rests[:, 0], others[:, 1] = n, without
     answers = hypergeom.sf(n - 1, n + without, n + against, n)
     pairs = p_relative_effect(rests, others, 0.6)
-    np.testing.assert_allclose(
-        p_all_opposed(n, against, without, 0.6), np.minimum(1, 2 * np.minimum(answers, pairs)), rtol=1e-9
-    )
+    expected = np.minimum(1, 2 * np.minimum(answers, pairs))
+    np.testing.assert_allclose(p_all_opposed(n, against, without, 0.6), expected, rtol=1e-9)
     assert answers[3] > pairs[3]  # where all others are opposed too, how strongly they are decides
     assert answers[2] < pairs[2]
     # Where no text is without the candidate, there is nothing to find.
