@@ -64,7 +64,9 @@ def test_the_options_reach_the_files_unless_answers_are_kept_by_hashes(ok, model
     fit = ("fit", model_folder, data, "--shortcut", "honestly", "--strategy", "mask", "--strength", "1")
     ok(*fit, "--out", tmp_path / "g", "--no-text-hashes")
     assert json.loads((tmp_path / "g" / "guardrail.json").read_text())["text_hashes"] is False
-    with pytest.raises(ConfigError, match="and a second model exclude each other"):
+    with pytest.raises(
+        ConfigError, match=r"^--no-text-hashes excludes a second model, whose predictions are stored by"
+    ):
         options.check_hashes(True, ["model"])
     options.check_hashes(False, ["model"])
     options.check_hashes(True, None)
