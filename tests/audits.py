@@ -2,10 +2,9 @@
 
 from typing import Any
 
+from shortcut_guardrail import AuditReport, Evaluation
 from shortcut_guardrail.audit.evidence import Agreement, Candidate, Example, ImportantToken, Intervals, LabelledEvidence
-from shortcut_guardrail.audit.results import AuditReport
 from shortcut_guardrail.cards.card import Card, CardEvidence, Flip, Moved, card_id
-from shortcut_guardrail.evaluation import Evaluation
 from shortcut_guardrail.evaluation.sensitivity import Sensitivity
 from shortcut_guardrail.metrics import GroupAccuracy, TokenRecall
 from shortcut_guardrail.stats.exact import exact_interval

@@ -14,14 +14,13 @@ from peft import PeftModel
 from transformers import AutoModelForSequenceClassification
 
 from made_guards import TEXTS
-from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail
+from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail, TextClassifier
 from shortcut_guardrail import guardrail as facade
 from shortcut_guardrail.config import AdapterConfig, AuditConfig, CertifyConfig, SaliencyConfig
 from shortcut_guardrail.data.sources import MemoryTexts
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
 from shortcut_guardrail.mitigation import Wanted
 from shortcut_guardrail.models import Windowing
-from shortcut_guardrail.models.classifier import TextClassifier
 from tiny_models import SHORTCUT_TEXTS
 
 # Large steps, so that a few of them move the predictions of a tiny model.

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail, preset
+from shortcut_guardrail import GuardrailConfig, GuardrailWarning, Shortcut, ShortcutGuardrail, Shortcuts, preset
 from shortcut_guardrail.config import AdapterConfig, SaliencyConfig, ShortcutConfig
 from shortcut_guardrail.errors import ConfigError, DataError
 from shortcut_guardrail.mitigation.validation import warn_about_copies
-from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts
 
 SHARED = {
     "shortcuts": ShortcutConfig(named=("honestly",), top_k=3),

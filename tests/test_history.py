@@ -18,8 +18,7 @@ from shortcut_guardrail.audit.erasures import Erasures
 from shortcut_guardrail.errors import ConfigError, DataError
 from shortcut_guardrail.history import History, Rate, read_history
 from shortcut_guardrail.report.history import chart, render_history
-from shortcut_guardrail.stats.exact import binned_mean_interval, mean_interval
-from shortcut_guardrail.stats.rises import rise_evidence
+from shortcut_guardrail.stats import binned_mean_interval, mean_interval, rise_evidence
 
 N = 1_000
 QUIET, RISEN = (10, 11, 9, 10, 10, 12), (40, 42, 45)

@@ -13,9 +13,8 @@ from perf import attribution, machine, memory, plain, scaling, timing
 from perf.table import table
 
 from checkout import ROOT
-from shortcut_guardrail import ShortcutGuardrail, preset
+from shortcut_guardrail import ShortcutGuardrail, TextClassifier, preset
 from shortcut_guardrail.config import updated
-from shortcut_guardrail.models.classifier import TextClassifier
 
 RESULTS = sorted((ROOT / "results/speed").glob("*.json"))
 

@@ -5,11 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail, preset
+from shortcut_guardrail import GuardrailConfig, GuardrailWarning, Shortcut, ShortcutGuardrail, Shortcuts, preset
 from shortcut_guardrail.config import updated
 from shortcut_guardrail.errors import ConfigError, DataError, NothingToRepairError
 from shortcut_guardrail.mitigation.repairing import Wanted, supported_strategy
-from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts
 
 FAST = {"adapter": {"epochs": 5, "batch_size": 4, "learning_rate": 2e-2}}
 FEW = ["the film was good", "the film was bad"]  # an audit can find nothing in a handful of texts

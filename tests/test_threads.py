@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 import torch
 
-from shortcut_guardrail import AdapterConfig, GuardrailConfig, SaliencyConfig, ShortcutGuardrail
+from shortcut_guardrail import AdapterConfig, GuardrailConfig, RunError, SaliencyConfig, ShortcutGuardrail
 from shortcut_guardrail.classifiers.kept import AnswerCache, KeptClassifier
-from shortcut_guardrail.errors import RunError
 from shortcut_guardrail.models import TextClassifier
 from shortcut_guardrail.threads import Lock, one_at_a_time
 

@@ -5,10 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shortcut_guardrail import SaliencyConfig, TextClassifier
 from shortcut_guardrail.attribution.occlusion import masking_effects
 from shortcut_guardrail.attribution.saliency import find_important_tokens, margin, token_scores, top_positions
-from shortcut_guardrail.config import SaliencyConfig
-from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.text.units import words_as_units
 from tiny_models import tiny_bert
 

@@ -8,12 +8,11 @@ import pytest
 
 from made_shards import shard
 from planted_words import FILLERS, NAMES, by_words, planted_texts
-from shortcut_guardrail import ConfigError, ModelError, ShortcutGuardrail
+from shortcut_guardrail import AuditConfig, ConfigError, ModelError, ShortcutGuardrail
 from shortcut_guardrail.audit.asking import Plan, ask_words
 from shortcut_guardrail.audit.context import judge, tally
 from shortcut_guardrail.audit.measurements import NOT_ASKED
 from shortcut_guardrail.classifiers import ASKED_AGAIN, word_reader
-from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.data import MemoryTexts
 from shortcut_guardrail.report import render_audit
 

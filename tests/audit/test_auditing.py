@@ -13,12 +13,10 @@ from scipy.stats import sem, t
 
 from audits import audit, candidate
 from made_shards import shard
-from shortcut_guardrail import AuditConfig, ShortcutGuardrail
+from shortcut_guardrail import AdapterConfig, AuditConfig, ShortcutGuardrail, TextClassifier
 from shortcut_guardrail.audit import auditing
 from shortcut_guardrail.audit.auditing import make_report
-from shortcut_guardrail.config import AdapterConfig
 from shortcut_guardrail.mitigation.lora import adapted_layers, attach_adapter
-from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.stats import exact_interval
 from tiny_models import BagForSequenceClassification, planted_bag
 

@@ -8,8 +8,7 @@ from made_shards import shard
 from shortcut_guardrail.audit.auditing import make_report
 from shortcut_guardrail.audit.context import heard, judge, tally
 from shortcut_guardrail.config import AuditConfig
-from shortcut_guardrail.stats import exact_interval
-from shortcut_guardrail.stats.brunner_munzel import p_relative_effect
+from shortcut_guardrail.stats import exact_interval, p_relative_effect
 
 CONFIG = AuditConfig(min_count=5)
 

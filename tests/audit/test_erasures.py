@@ -9,10 +9,8 @@ import pytest
 
 from mask_words import masking_bag, reviews
 from shortcut_guardrail import AuditConfig, ConfigError, NothingToRepairError, ShortcutGuardrail, preset
-from shortcut_guardrail.audit import erasures
-from shortcut_guardrail.audit.auditing import audit_texts
+from shortcut_guardrail.audit import audit_in_shards, audit_texts, erasures
 from shortcut_guardrail.audit.erasures import WAYS, Erasures, sampled_texts, try_erasures
-from shortcut_guardrail.audit.streaming import audit_in_shards
 from shortcut_guardrail.data import MemoryTexts
 from shortcut_guardrail.decisions import AuditedCards
 from shortcut_guardrail.saving import open_audit

@@ -8,11 +8,10 @@ import pytest
 
 from audits import audit, candidate
 from made_answers import bag
-from shortcut_guardrail import AuditConfig
+from shortcut_guardrail import AuditConfig, ConfigError
 from shortcut_guardrail.audit import Insertions, auditing, check_conditions, insertions, parse_condition
 from shortcut_guardrail.audit.auditing import ROOM, _side, _with_additions
 from shortcut_guardrail.audit.insertions import LEAST_TRIED, RECEIVERS, SCREENED_ON, Insertion, Wanted, try_insertions
-from shortcut_guardrail.errors import ConfigError
 from shortcut_guardrail.report.insertions import added_rate, added_rate_of_card, insertions_said
 from shortcut_guardrail.stats import exact_interval
 

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from shortcut_guardrail import AuditConfig, ConfigError, DataError, GuardrailWarning, ShortcutGuardrail
+from shortcut_guardrail import AuditConfig, ConfigError, DataError, GuardrailWarning, ShortcutGuardrail, TextClassifier
 from shortcut_guardrail.audit import auditing, streaming
 from shortcut_guardrail.audit.streaming import MANIFEST
 from shortcut_guardrail.data.sources import MemoryTexts
-from shortcut_guardrail.models.classifier import TextClassifier
 from tiny_models import SHORTCUT_TEXTS, planted_bag
 
 CONFIG = AuditConfig(unit="word", top_k=4, min_count=5, shard_size=10)

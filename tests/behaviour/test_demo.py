@@ -5,14 +5,12 @@ import json
 import pytest
 import torch
 
-from shortcut_guardrail import ShortcutGuardrail
+from shortcut_guardrail import NothingToRepairError, ShortcutGuardrail, read_data
 from shortcut_guardrail.cli.demo import show
-from shortcut_guardrail.data.reading import read_data
+from shortcut_guardrail.demo import SHORTCUT
 from shortcut_guardrail.demo import run as demo_run
-from shortcut_guardrail.demo.corpus import SHORTCUT
 from shortcut_guardrail.demo.training import Recipe
 from shortcut_guardrail.display import number
-from shortcut_guardrail.errors import NothingToRepairError
 from tiny_models import tiny_bert
 
 SMALL = {"train": 60, "deployment": 24, "support": 20, "reversed": 40, "in_distribution": 20}

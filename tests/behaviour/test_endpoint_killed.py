@@ -9,8 +9,7 @@ from collections import Counter
 
 from classifiers.chat_server import chat, served
 from planted_words import NAMES, by_words, planted_texts
-from shortcut_guardrail import ShortcutGuardrail
-from shortcut_guardrail.config import AuditConfig
+from shortcut_guardrail import AuditConfig, ShortcutGuardrail
 
 KILLS, PARALLEL = 6, 2
 TEXTS, _ = planted_texts(40)

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from shortcut_guardrail import ShortcutGuardrail
-from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail import ShortcutGuardrail, TextClassifier
 from tiny_models import FAMILIES, build_family, planted_bag
 
 FILLERS = "the soup was cold and so|a room we visit|it is not the tea|staff and people|bread to come back".split("|")

@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from shortcut_guardrail import AuditConfig, TextClassifier
 from shortcut_guardrail.audit import audit_texts
 from shortcut_guardrail.cards import PullingWord, find_flips, make_cards, masked_answers, masking, word_vectors
 from shortcut_guardrail.cards.card import card_id
 from shortcut_guardrail.cards.grouping import _grown, group_words
-from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.data import text_hash
-from shortcut_guardrail.models.classifier import TextClassifier
-from shortcut_guardrail.text import content_words, stems
-from shortcut_guardrail.text.finder import WordFinder
+from shortcut_guardrail.text import WordFinder, content_words, stems
 from tiny_models import meaning_bag
 
 EFFECTS = {"honestly": 4.0, "really": 4.0, "bad": -1.0, "awful": -1.5, "good": 1.0}

@@ -6,13 +6,12 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
+from shortcut_guardrail import AuditConfig, ConfigError, DataError, GuardrailWarning, ModelError, RunError
 from shortcut_guardrail.audit import audit_texts
 from shortcut_guardrail.classifiers import open_classifiers, require
 from shortcut_guardrail.classifiers.function import FunctionClassifier
 from shortcut_guardrail.classifiers.kept import AnswerCache, KeptClassifier
 from shortcut_guardrail.classifiers.prompted import PromptedClassifier
-from shortcut_guardrail.config import AuditConfig
-from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, ModelError, RunError
 from shortcut_guardrail.models import TextClassifier, load_model
 from tiny_models import name_classes, tiny_bert, tiny_causal
 

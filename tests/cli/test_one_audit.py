@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shortcut_guardrail import ConfigError, DataError, ShortcutGuardrail
-from shortcut_guardrail.models import TextClassifier
+from shortcut_guardrail import ConfigError, DataError, ShortcutGuardrail, TextClassifier
 from tables import answer
 from tiny_models import planted_bag
 

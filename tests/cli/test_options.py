@@ -13,9 +13,8 @@ import pytest
 import typer.main
 
 from audits import to_review
-from shortcut_guardrail import ConfigError, Decisions, ShortcutGuardrail
+from shortcut_guardrail import AuditConfig, CertifyConfig, ConfigError, Decisions, ShortcutGuardrail
 from shortcut_guardrail.cli.main import app
-from shortcut_guardrail.config import AuditConfig, CertifyConfig
 from shortcut_guardrail.data import MemoryTexts
 
 COMMANDS = {name: command for name, command in typer.main.get_command(app).commands.items() if name != "benchmark"}

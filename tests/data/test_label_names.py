@@ -2,8 +2,7 @@
 
 import pytest
 
-from shortcut_guardrail.data.label_names import class_names, warn_without_names
-from shortcut_guardrail.data.reading import label_ids
+from shortcut_guardrail.data import class_names, label_ids, warn_without_names
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning
 
 OWN = ("LABEL_0", "LABEL_1", "LABEL_2")

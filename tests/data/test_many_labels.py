@@ -5,8 +5,7 @@ import json
 import pytest
 
 from shortcut_guardrail import ConfigError, DataError, ShortcutGuardrail
-from shortcut_guardrail.data import read_data, read_thresholds
-from shortcut_guardrail.data.many_labels import of_one_label
+from shortcut_guardrail.data import of_one_label, read_data, read_thresholds
 
 GOOD = {"text": "good soup", "toxic": 0, "insult": 1.0, "labels": ["insult"]}
 ROWS = [GOOD, {"text": "bad soup", "toxic": True, "insult": 0, "labels": []}]

@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import datasets
-from shortcut_guardrail.data import FileTexts
-from shortcut_guardrail.data.reading import check_texts, label_ids, read_data, read_shortcuts_file
+from shortcut_guardrail.data import FileTexts, check_texts, label_ids, read_data, read_shortcuts_file
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning
 
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from shortcut_guardrail import ConfigError, DataError, GuardrailWarning, ShortcutGuardrail, preset
+from shortcut_guardrail import ConfigError, DataError, GuardrailWarning, ShortcutGuardrail, TextClassifier, preset
 from shortcut_guardrail.evaluation import at_threshold_of, by_shortcut, sampled_rows, score, shortcut_tokens
-from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.stats import exact_interval
 from shortcut_guardrail.text import WordFinder
 from tiny_models import tiny_bert

@@ -37,9 +37,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import torch
 
 from made_guards import GUARDS, TEXTS, make_guards
-from shortcut_guardrail import GuardrailError, ShortcutGuardrail
+from shortcut_guardrail import Decisions, GuardrailError, ShortcutGuardrail
 from shortcut_guardrail.data import manifests, read_whole, write_file, write_folder
-from shortcut_guardrail.decisions import Decisions
 
 KINDS = ("old", "new", "absent", "mixed")
 PARTNER = "one by one (must be mixed)"

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from shortcut_guardrail import GuardrailWarning, ShortcutGuardrail, preset
+from shortcut_guardrail import GuardrailWarning, ShortcutGuardrail, TextClassifier, preset
 from shortcut_guardrail.mitigation import changes, choosing
-from shortcut_guardrail.models import TextClassifier
 from tiny_models import planted_bag, tiny_bert
 
 NOUNS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")

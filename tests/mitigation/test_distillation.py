@@ -4,14 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from shortcut_guardrail import AdapterConfig
-from shortcut_guardrail.config import DistillConfig, GuardrailConfig
-from shortcut_guardrail.mitigation import distillation
+from shortcut_guardrail import AdapterConfig, DistillConfig, GuardrailConfig, Shortcut, Shortcuts, TextClassifier
+from shortcut_guardrail.mitigation import AdapterTraining, attach_adapter, distillation
 from shortcut_guardrail.mitigation.distillation import counterfactual, with_insertions_beside, with_shortcuts_put_in
-from shortcut_guardrail.mitigation.lora import attach_adapter
-from shortcut_guardrail.mitigation.training import AdapterTraining
-from shortcut_guardrail.models.classifier import TextClassifier
-from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts
 from tiny_models import tiny_bert
 
 HONESTLY = Shortcuts((Shortcut("honestly", "named"),))

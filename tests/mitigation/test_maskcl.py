@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from shortcut_guardrail import ConfigError, GuardrailWarning, RunError, TextClassifier
 from shortcut_guardrail.attribution.saliency import find_important_tokens
 from shortcut_guardrail.config import AdapterConfig, Schedule
-from shortcut_guardrail.errors import ConfigError, GuardrailWarning, RunError
 from shortcut_guardrail.mitigation.lora import adapted_layers, attach_adapter, predicted_change, relative_change
 from shortcut_guardrail.mitigation.losses import masked_contrastive_loss
 from shortcut_guardrail.mitigation.maskcl import MaskedContrastiveLearning, texts_drawn, train_adapter
 from shortcut_guardrail.mitigation.training import _batch_bounds, length_chunks, steps_to_take
-from shortcut_guardrail.models.classifier import TextClassifier
 
 FAST = AdapterConfig(learning_rate=5e-3, batch_size=4, epochs=3)
 

@@ -5,13 +5,10 @@ import pytest
 import torch
 from peft.helpers import rescale_adapter_scale
 
-from shortcut_guardrail.attribution.occlusion import masking_effects
-from shortcut_guardrail.attribution.saliency import find_important_tokens
-from shortcut_guardrail.config import AdapterConfig, GuardrailConfig, SaliencyConfig
+from shortcut_guardrail import AdapterConfig, GuardrailConfig, SaliencyConfig, Shortcut, Shortcuts, TextClassifier
+from shortcut_guardrail.attribution import find_important_tokens, masking_effects
 from shortcut_guardrail.mitigation.guards import MaskGuard
 from shortcut_guardrail.mitigation.strategies import Task, strategy_of
-from shortcut_guardrail.models.classifier import TextClassifier
-from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts
 from shortcut_guardrail.text.edits import masked_texts
 from shortcut_guardrail.text.finder import WordFinder
 

@@ -11,14 +11,11 @@ import pytest
 import torch
 from transformers.utils import logging
 
+from shortcut_guardrail import AdapterConfig, ConfigError, GuardrailWarning, ModelError, RunError
 from shortcut_guardrail.attribution.saliency import find_important_tokens
-from shortcut_guardrail.config import AdapterConfig
-from shortcut_guardrail.errors import ConfigError, GuardrailWarning, ModelError, RunError
-from shortcut_guardrail.mitigation.lora import attach_adapter
-from shortcut_guardrail.mitigation.maskcl import train_adapter
-from shortcut_guardrail.models import measured_seconds, weights
+from shortcut_guardrail.mitigation import attach_adapter, train_adapter
+from shortcut_guardrail.models import load_model, measured_seconds, weights
 from shortcut_guardrail.models.classifier import TextClassifier, _control_ids, usable_length
-from shortcut_guardrail.models.loading import load_model
 from tiny_models import FAMILIES, tiny_bert, wordpiece_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*ELECTRA discriminator")

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from shortcut_guardrail import ModelError, ShortcutGuardrail
+from shortcut_guardrail import ModelError, SaliencyConfig, ShortcutGuardrail, TextClassifier
 from shortcut_guardrail.attribution import find_important_tokens
 from shortcut_guardrail.attribution.saliency import token_scores
-from shortcut_guardrail.config import SaliencyConfig
-from shortcut_guardrail.models import TextClassifier
 from tiny_models import SHORTCUT_TEXTS, tiny_decoder
 
 FAMILIES = ("llama", "qwen3", "gemma3_text", "gpt2")

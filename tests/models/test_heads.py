@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from shortcut_guardrail import ConfigError, DataError, ShortcutGuardrail
+from shortcut_guardrail import ConfigError, DataError, ShortcutGuardrail, TextClassifier
 from shortcut_guardrail.audit.auditing import model_digest
-from shortcut_guardrail.models.classifier import TextClassifier
 from tiny_models import tiny_bert
 
 

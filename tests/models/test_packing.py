@@ -6,8 +6,7 @@ from contextlib import ExitStack
 import pytest
 import torch
 
-from shortcut_guardrail.models import packing
-from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.models import TextClassifier, packing
 from shortcut_guardrail.models.packing import can_pack, pack, packed_attention
 from tiny_models import FAMILIES, SHORTCUT_TEXTS
 

@@ -3,8 +3,7 @@
 import numpy as np
 import torch
 
-from shortcut_guardrail.models.classifier import TextClassifier
-from shortcut_guardrail.models.precision import fast_precision
+from shortcut_guardrail.models import TextClassifier, fast_precision
 
 
 def test_bfloat16_is_within_its_eight_bits_and_a_later_backward_pass_trips_over_nothing(bert, texts):

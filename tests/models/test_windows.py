@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from shortcut_guardrail import ConfigError, ShortcutGuardrail
+from shortcut_guardrail import ConfigError, ShortcutGuardrail, TextClassifier
 from shortcut_guardrail.attribution.saliency import token_scores
 from shortcut_guardrail.models import Windowing
-from shortcut_guardrail.models.classifier import TextClassifier
 from tables import read_rows
 from tiny_models import SHORTCUT_TEXTS, WORDS, build_family, planted_bag, tiny_bert
 

@@ -10,21 +10,17 @@ import pytest
 
 import audits as made
 from audits import CALIBRATION, HOSTILE, NAN, TOO_FEW, UNDECIDED, UNTESTED, audit, candidate, card, evaluation, example
-from shortcut_guardrail import FitReport, Repair, Shortcut, Shortcuts, StrengthChoice, preset
-from shortcut_guardrail.audit.conditions import GateOutcome
-from shortcut_guardrail.audit.erasures import Erasures
-from shortcut_guardrail.audit.evidence import Agreement
+from shortcut_guardrail import Calibration, FitReport, Repair, Shortcut, Shortcuts, StrengthChoice, preset
+from shortcut_guardrail.audit import Agreement, Erasures, GateOutcome
 from shortcut_guardrail.audit.insertions import Insertion, Insertions
 from shortcut_guardrail.cards import Flip
 from shortcut_guardrail.cards.card import Moved
 from shortcut_guardrail.mitigation.changes import Change, Changes
 from shortcut_guardrail.mitigation.training import AdapterTraining
-from shortcut_guardrail.report import view
-from shortcut_guardrail.report.html import render_audit, render_comparison
+from shortcut_guardrail.report import render_audit, render_comparison, view
 from shortcut_guardrail.report.insertions import LEGEND
 from shortcut_guardrail.report.labels import SHOWN_OF_A_LABEL, label_rows, print_labels, render_labels
 from shortcut_guardrail.report.terminal import print_audit, print_certificate, print_evaluations, print_repair, words_of
-from shortcut_guardrail.strength.calibration import Calibration
 from shortcut_guardrail.strength.certificate import Certificate, CertifiedStrength
 from shortcut_guardrail.strength.unsupervised import AgreementPoint, UnlabelledCalibration
 

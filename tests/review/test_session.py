@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from audits import to_review
+from shortcut_guardrail import Answers, ConfigError, DataError, Decisions
 from shortcut_guardrail.data import to_json
-from shortcut_guardrail.decisions import Answers, Decisions
-from shortcut_guardrail.errors import ConfigError, DataError
 from shortcut_guardrail.review.session import BY_FILE, Session, StaleError, locked
 from shortcut_guardrail.review.shown import make_deck
 

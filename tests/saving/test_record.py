@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from audits import CALIBRATION
-from shortcut_guardrail import ModelError, preset
+from shortcut_guardrail import ModelError, Shortcut, preset
 from shortcut_guardrail.data.fingerprints import text_hash
 from shortcut_guardrail.mitigation.training import AdapterTraining
 from shortcut_guardrail.saving.adapter import label_of
 from shortcut_guardrail.saving.model_card import model_card, what_labels_said
 from shortcut_guardrail.saving.record import GuardrailRecord, is_guarded_folder, read_record
-from shortcut_guardrail.shortcuts import Shortcut
 from shortcut_guardrail.strength.calibration import Calibration, CurvePoint
 from shortcut_guardrail.strength.certificate import Certificate, CertifiedStrength
 from shortcut_guardrail.strength.unsupervised import AgreementPoint, UnlabelledCalibration

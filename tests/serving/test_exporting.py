@@ -13,10 +13,9 @@ import torch
 from transformers import AutoTokenizer
 
 from made_guards import TEXTS
-from shortcut_guardrail import CertifyConfig, ConfigError, ModelError, RunError, ShortcutGuardrail
+from shortcut_guardrail import CertifyConfig, ConfigError, ModelError, RunError, Shortcut, ShortcutGuardrail, Shortcuts
 from shortcut_guardrail.models import Windowing
 from shortcut_guardrail.serving import exporting, parity
-from shortcut_guardrail.shortcuts import Shortcut, Shortcuts
 from tiny_models import tiny_bert
 
 pytest.importorskip("onnxruntime")

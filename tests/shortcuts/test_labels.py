@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from shortcut_guardrail.config import ShortcutConfig
+from shortcut_guardrail import Shortcut, ShortcutConfig
 from shortcut_guardrail.shortcuts.labels import Paired, paired_evidence, weigh
-from shortcut_guardrail.shortcuts.named import Shortcut
 from shortcut_guardrail.stats.paired import LEAST_CHANGE, holm, sign_flip_test
 
 

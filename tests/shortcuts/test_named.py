@@ -2,10 +2,8 @@
 
 from dataclasses import replace
 
-from shortcut_guardrail.config import ShortcutConfig
-from shortcut_guardrail.decisions import Decision, Decisions
+from shortcut_guardrail import Decision, Decisions, Shortcut, ShortcutConfig, Shortcuts
 from shortcut_guardrail.decisions.record import SecondModelResult
-from shortcut_guardrail.shortcuts import Shortcut, Shortcuts
 from shortcut_guardrail.shortcuts.named import with_decisions, with_said
 
 BOOK = Shortcut("book", "found", "flagged", 12, 0.25, "positive", n_support=9, fixed=7, broken=2, p_value=0.1)

@@ -7,8 +7,7 @@ import pytest
 
 from shortcut_guardrail.audit.auditing import audit_texts
 from shortcut_guardrail.config import ShortcutConfig
-from shortcut_guardrail.shortcuts import Shortcut, similar
-from shortcut_guardrail.shortcuts.search import find_shortcuts
+from shortcut_guardrail.shortcuts import Shortcut, find_shortcuts, similar
 from shortcut_guardrail.shortcuts.similar import similar_to, similar_words
 from tiny_models import meaning_bag
 

@@ -8,13 +8,10 @@ from peft.helpers import rescale_adapter_scale
 from scipy.stats import binomtest
 
 from audits import CALIBRATION
+from shortcut_guardrail import AdapterConfig, CalibrationConfig, ConfigError, TextClassifier
 from shortcut_guardrail.attribution.saliency import find_important_tokens
-from shortcut_guardrail.config import AdapterConfig, CalibrationConfig
-from shortcut_guardrail.errors import ConfigError
+from shortcut_guardrail.mitigation import logits_by_strength, merged, train_adapter
 from shortcut_guardrail.mitigation.lora import adapted_layers
-from shortcut_guardrail.mitigation.maskcl import train_adapter
-from shortcut_guardrail.mitigation.scaling import logits_by_strength, merged
-from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.strength.calibration import choose_strength, strengths_to_score
 
 GRID = CalibrationConfig(strengths=(0.0, 0.5, 1.0))

@@ -10,8 +10,7 @@ from scipy.optimize import brentq
 from scipy.stats import binom
 
 from checkout import ROOT
-from shortcut_guardrail import ConfigError, DataError
-from shortcut_guardrail.config import CertifyConfig
+from shortcut_guardrail import CertifyConfig, ConfigError, DataError
 from shortcut_guardrail.strength import StrengthChoice, certified_instead, certify_answers, texts_to_label
 from shortcut_guardrail.strength.certificate import _gain_bound, certify_counts, upper_bound
 

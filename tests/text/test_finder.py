@@ -3,8 +3,7 @@
 import pytest
 
 from shortcut_guardrail.errors import ConfigError
-from shortcut_guardrail.text import WordFinder, check_words
-from shortcut_guardrail.text.content import content_spans
+from shortcut_guardrail.text import WordFinder, check_words, content_spans
 from shortcut_guardrail.text.finder import Occurrence
 
 # The synonyms of the paper's appendix; the words of each that carry its content are in capitals.

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from shortcut_guardrail import ConfigError, DataError, ShortcutGuardrail
-from shortcut_guardrail.text.finder import WordFinder
+from shortcut_guardrail.text import WordFinder, word_spans
 from shortcut_guardrail.text.segmenters import Segmenter, open_segmenter, segmenting
-from shortcut_guardrail.text.words import word_spans
 from tables import read_rows
 from tiny_models import pieces_bag
 

@@ -5,14 +5,12 @@ import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from shortcut_guardrail import SaliencyConfig, TextClassifier
 from shortcut_guardrail.attribution.occlusion import mask_variants, masking_effects
 from shortcut_guardrail.attribution.saliency import find_important_tokens, token_scores
 from shortcut_guardrail.audit import audit_texts
-from shortcut_guardrail.config import SaliencyConfig
-from shortcut_guardrail.models.classifier import TextClassifier
-from shortcut_guardrail.text.duplicates import distinct_rows, evidence_key, find_repeats, text_key
+from shortcut_guardrail.text import WordFinder, distinct_rows, evidence_key, find_repeats, text_key
 from shortcut_guardrail.text.edits import masked_texts
-from shortcut_guardrail.text.finder import WordFinder
 from shortcut_guardrail.text.units import choose_spans, recurring_phrases, tokens_as_units, words_as_units
 from shortcut_guardrail.text.words import piece_spans, unit_key, word_spans
 from tiny_models import BYTE_SPECIALS, byte_level_tokenizer, fast_tokenizer, meaning_bag, tiny_bert, wordpiece_tokenizer
