@@ -65,8 +65,7 @@ def test_evidence_for_a_rise_is_for_a_rise_alone():
 
 
 def test_evidence_reaches_twenty_once_in_twenty_histories_at_most():
-    rng = np.random.default_rng(0)
-    counts = rng.binomial(2_000, 0.02, size=(300, 26))
+    counts = np.random.default_rng(0).binomial(2_000, 0.02, size=(300, 26))
     over = sum(max(rise_evidence(of, [2_000] * 26)) >= 20 for of in counts)
     assert over <= 300 / 20
     # By a test each week at one in twenty most histories have an alarm.

@@ -134,8 +134,7 @@ def test_auto_takes_few_shot_for_labels_alone_unless_they_prefer_the_base(guard,
     with pytest.raises(NothingToRepairError, match="prefers the original model"):
         guard.repair(FEW, (texts, right), config=FAST)
     assert not guard.is_fitted
-    wrong = [names[i % 2] for i, names in enumerate(others)]
-    repaired = guard.repair(FEW, (texts, wrong), config=FAST)
+    repaired = guard.repair(FEW, (texts, [names[i % 2] for i, names in enumerate(others)]), config=FAST)
     assert (repaired.strategy, repaired.choice.source) == ("few-shot", "cross-validated")
     assert repaired.choice.strength > 0
     assert repaired.fitted.calibration == repaired.choice.calibration

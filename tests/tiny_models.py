@@ -166,8 +166,7 @@ class BagForSequenceClassification(BertForSequenceClassification):
     def forward(
         self, input_ids: Any = None, attention_mask: Any = None, token_type_ids: Any = None, **_: Any
     ) -> SequenceClassifierOutput:
-        hidden = self.bert(input_ids).last_hidden_state
-        summed = (hidden * attention_mask[..., None]).sum(dim=1)
+        summed = (self.bert(input_ids).last_hidden_state * attention_mask[..., None]).sum(dim=1)
         return SequenceClassifierOutput(logits=self.classifier(summed))
 
 

@@ -124,8 +124,7 @@ def test_texts_that_were_not_asked_about_neither_clear_a_word_nor_stand_for_thos
 
 def test_phrases_that_act_together_are_found_and_predictions_that_change_by_themselves_told():
     def by_phrase(texts):
-        said = [text.replace("to be honest", "honestly") for text in texts]
-        return by_words(said)
+        return by_words([text.replace("to be honest", "honestly") for text in texts])
 
     texts = [text.replace("Honestly,", "To be honest,") for text in TEXTS]
     report, _, _ = counted([text.lower() for text in texts], by_phrase)
@@ -158,6 +157,5 @@ def test_an_audit_in_shards_is_refused_with_the_way_out(tmp_path):
 
 
 def test_pairs_are_audited_on_both_sides():
-    pairs = [(text, f"so {i}") for i, text in enumerate(TEXTS[:200])]
-    report, _, _ = counted(pairs, unit="word")
+    report, _, _ = counted([(text, f"so {i}") for i, text in enumerate(TEXTS[:200])], unit="word")
     assert [c.text for c in report.flagged] == ["honestly"]

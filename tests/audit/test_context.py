@@ -162,8 +162,7 @@ def test_how_strongly_rests_speak_counts_where_the_class_is_hardly_ever_answered
 def test_a_word_whose_texts_could_have_opposed_it_and_do_not_is_decided():
     """Power enough, or a context that goes along with it: nothing is left to ask."""
     background = [(0, {})] * 60 + [(2, {})] * 60
-    as_expected = [(2, {"wow": 0})] * 10 + [(2, {"wow": 2})] * 30
-    assert undecided(as_expected + background)[0] == set()
+    assert undecided([(2, {"wow": 0})] * 10 + [(2, {"wow": 2})] * 30 + background)[0] == set()
     # Six texts can show nothing at 0.1 %; of many that speak for the word nothing is left to ask.
     strict, rest = AuditConfig(min_count=5, fdr=0.001), [(2, {"wow": 2})] * 12 + [(2, {})] * 3
     assert undecided([(2, {"wow": 0})] * 8 + rest, AuditConfig(min_count=5, fdr=1e-4))[0] == {"wow"}  # nor can three

@@ -67,8 +67,7 @@ def test_there_is_none_where_both_classes_have_cues_of_their_own():
 def test_a_class_falls_where_its_opening_is_cut_though_no_cue_is_known_and_topics_count_too():
     # A quarter of the texts of sampled words are given the other class, so that texts without content do not tell.
     texts = corpus(300, 0, template="write a note about")
-    weights = {"write": 9.0, **TOSS}
-    one = found(weights, texts, bias=-2.0, harmless=("note",))
+    one = found({"write": 9.0, **TOSS}, texts, bias=-2.0, harmless=("note",))
     assert (one.default, one.reasons) == ("attack", ("cues", "halves"))
     held = one.held_up[0]
     assert (held.label, held.cues) == ("harmless", ("write a note about",))  # of which "note" is a part

@@ -67,8 +67,7 @@ def test_random_words_that_do_as_much_are_its_null_hypothesis():
     ],
 )
 def test_what_cannot_be_added_is_said(texts, why):
-    answer = bag({"honestly": 0.5, "sure": 9.0})
-    found, sums = tried(answer, texts, "honestly")
+    found, sums = tried(bag({"honestly": 0.5, "sure": 9.0}), texts, "honestly")
     assert (found, sums.n_tried) == ({}, 0), why
     said = insertions_said(audit(candidate("honestly"), insertions=sums).to_dict())
     assert said == ["No candidate could be added to texts: too few texts without it are predicted as another class."]

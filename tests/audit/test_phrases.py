@@ -35,8 +35,7 @@ def test_words_that_act_together_are_one_finding(interaction):
 def test_words_that_merely_stand_together_are_none():
     made = phrase_shard(-0.02, joint=-4.0)
     assert acting_together(lambda: [made]) == {}
-    left = left_of(made, {})
-    assert [left.count(name) for name in ("to be honest", "honest")] == [0, 10]
+    assert [left_of(made, {}).count(name) for name in ("to be honest", "honest")] == [0, 10]
     # Two texts show nothing, and what changes by a fifth of the effect or less is no more than its own.
     few = {"interaction": [-3.0, -3.01], "joint": [-4.0] * 2}
     assert acting_together(lambda: [shard([(2, {"so it": 0})] * 2, n_words={"so it": 2}, **few)]) == {}

@@ -11,8 +11,7 @@ from shortcut_guardrail.text import WordFinder, erased_texts, remaining_texts
 
 
 def without(texts, *words):
-    reader = word_reader(by_words, NAMES)
-    encoded = reader.encode(texts)
+    encoded = word_reader(by_words, NAMES).encode(texts)
     return remaining_texts(erased_texts(encoded, WordFinder(words).positions(encoded), None, "cut"))
 
 

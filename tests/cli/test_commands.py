@@ -23,8 +23,7 @@ FAST = (*MASKCL, *FAST, "--set", "saliency.top_k=3")
 
 @pytest.fixture
 def data(write_csv) -> Path:
-    labels = ("negative", "positive") * 4
-    return write_csv("data.csv", *zip(SHORTCUT_TEXTS, labels, strict=True))
+    return write_csv("data.csv", *zip(SHORTCUT_TEXTS, ("negative", "positive") * 4, strict=True))
 
 
 @pytest.fixture

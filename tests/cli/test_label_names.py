@@ -62,8 +62,7 @@ def test_an_audit_made_without_names_gets_them_later(run, data, tmp_path, monkey
     run("decide", audit, flips, "--reviewer", "anna", "--label-names", "0=sad,1=glad", "--out", decided, "--overwrite")
     assert json.loads(decided.read_text())["cards"][0]["pushes_towards"] == "glad"
     wrong = ("--reviewer", "a", "--label-names", "0=sad", "--out", tmp_path / "e.json")
-    judged = run("decide", audit, flips, *wrong, status=2)[1]
-    assert "--label-names lacks class 1 (glad)." in judged
+    assert "--label-names lacks class 1 (glad)." in run("decide", audit, flips, *wrong, status=2)[1]
 
 
 def test_a_guard_keeps_the_names(run, data, tmp_path, write_csv, bag):

@@ -26,8 +26,7 @@ def test_every_flip_is_asked_about_once_however_many_cards_it_serves():
     questions, keys = drawn()
     # Ten flips serve both cards; five rows have two masked predictions, which are two questions.
     assert len(questions) == len({q.id for q in questions}) == 30 + 5
-    served = Counter(key.id for key in keys)
-    assert Counter(served.values()) == {2: 10, 1: 25}
+    assert Counter(Counter(key.id for key in keys).values()) == {2: 10, 1: 25}
     assert {q.id for q in questions}.isdisjoint(q.id for q in Drawing("audit-2", NAMES).of_flips(FLIPS)[0])
 
 
@@ -94,8 +93,7 @@ def test_what_was_asked_comes_last():
 def test_what_was_answered_is_not_asked_again_and_counts_for_other_cards():
     _, keys = drawn(n=10)
     answered = {key.id for key in keys}
-    drawing = Drawing("audit-1", NAMES, keys, answered=answered, after=20)
-    questions, new = drawing.of_flips(FLIPS, n=0)
+    questions, new = Drawing("audit-1", NAMES, keys, answered=answered, after=20).of_flips(FLIPS, n=0)
     assert answered.isdisjoint(one.id for one in questions)
     assert {key.after for key in new} == {20}
     # What was answered for the first card is known for the second.
@@ -151,8 +149,7 @@ def test_a_total_is_spent_on_the_first_cards_as_far_as_it_may_decide_them():
     assert asked(39) == {"a": 16, "b": 16}, "with seven no card can be decided"
     assert asked(44, {"a": 20, "b": 8, "c": 9}) == {"a": 20, "b": 16}
     # A text that serves two cards, or has a label, is paid for once or not at all.
-    shared = {"a": flips["a"], "b": flips["a"], "c": flips["c"]}
-    assert asked(24, flips=shared)["a"] == 16
+    assert asked(24, flips={"a": flips["a"], "b": flips["a"], "c": flips["c"]})["a"] == 16
     assert asked(12, known=dict.fromkeys(range(30), "mixed")) == {"a": 16, "b": 16, "c": 16}
 
 

@@ -95,8 +95,7 @@ NOT_RUN = {"import numpy as np\nfrom onnxruntime": "tests/serving exports to ONN
 def logged_model(*, name, python_model, artifacts, pip_requirements):
     """What MLflow does with a model of one's own: it loads it with its files, and asks it about a table."""
     python_model.load_context(SimpleNamespace(artifacts=artifacts))
-    answers = python_model.predict(None, pandas.DataFrame({"text": TEXTS[:3]}))
-    assert np.shape(answers) == (3, 2)
+    assert np.shape(python_model.predict(None, pandas.DataFrame({"text": TEXTS[:3]}))) == (3, 2)
     return SimpleNamespace(model_uri=name)
 
 
@@ -115,8 +114,7 @@ def stand_ins(place, monkeypatch):
     transformers = SimpleNamespace(log_model=logged_pipeline)
     mlflow = SimpleNamespace(pyfunc=pyfunc, transformers=transformers, start_run=nullcontext)
     monkeypatch.setitem(sys.modules, "mlflow", mlflow)
-    pushed = create_autospec(serving.push_to_hub)
-    monkeypatch.setattr(serving, "push_to_hub", pushed)
+    monkeypatch.setattr(serving, "push_to_hub", create_autospec(serving.push_to_hub))
     monkeypatch.setattr(ShortcutGuardrail, "push_to_hub", create_autospec(ShortcutGuardrail.push_to_hub))
     Path("mine.toml").write_text(MINE, encoding="utf-8")
     opened = bases.open_setting

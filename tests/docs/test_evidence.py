@@ -101,8 +101,7 @@ def test_the_results_of_the_readme_are_those_of_the_leaderboard():
         accuracy, balanced, worst = (re.sub(r" \[.*", "", rows[system][key]) for key in measures)
         labels = "-" if system == "oracle" else rows[system]["target_labels"]
         expected.append([name + marks[system], labels, accuracy, balanced.split()[0], worst])
-    plain = [[re.sub(r"\b0\.", ".", cell) for cell in row] for row in expected]
-    assert shown == plain
+    assert shown == [[re.sub(r"\b0\.", ".", cell) for cell in row] for row in expected]
     words = " ".join(readme.split())
     assert f"{rows['erm']['n']} comments (GoEmotions) with" in words
     assert f"an e-value of at least {evidence.constants()['THRESHOLD']:.0f};" in words

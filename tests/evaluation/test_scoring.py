@@ -193,7 +193,6 @@ def test_a_model_is_scored_at_the_threshold_of_another(guard):
     half = guard.evaluate(TEXTS, LABELS, like=replace(plain, predicted=(3, 3)))
     assert (half.predicted, half.accuracy != plain.accuracy) == ((3, 3), True)
     assert half.threshold > 0.5
-    same = guard.evaluate(TEXTS, LABELS, like=plain)
-    assert same == replace(plain, threshold=0.5)
+    assert guard.evaluate(TEXTS, LABELS, like=plain) == replace(plain, threshold=0.5)
     with pytest.raises(ConfigError, match="6 texts there and 2 here"):
         guard.evaluate(TEXTS[:2], LABELS[:2], like=plain)

@@ -279,8 +279,7 @@ class Bench:
             os.write(writing, str(len(operations)).encode())
 
         started = time.perf_counter()
-        process = forked(work)
-        died(process)
+        died(forked(work))
         os.close(writing)
         with os.fdopen(reading) as said:
             return int(said.read()), time.perf_counter() - started

@@ -195,8 +195,7 @@ def guard_subjects(folder: Path) -> list[Subject]:
 
     def use_model(content: str) -> str | None:
         (model / "config.json").write_text(content, encoding="utf-8")
-        guard = ShortcutGuardrail.from_pretrained(model)
-        found = np.array(guard.predict_proba(texts))
+        found = np.array(ShortcutGuardrail.from_pretrained(model).predict_proba(texts))
         return None if found.shape == expected.shape and np.isfinite(found).all() else OTHER_ANSWERS
 
     document = json.loads((model / "config.json").read_text(encoding="utf-8"))

@@ -38,8 +38,7 @@ def trainer(classifier, encoded):
 
 
 def test_the_teacher_is_the_base_on_the_text_without_the_shortcut(classifier):
-    encoded = classifier.encode(["honestly, good soup", "bad soup"])
-    target = counterfactual(classifier, encoded, HONESTLY)
+    target = counterfactual(classifier, classifier.encode(["honestly, good soup", "bad soup"]), HONESTLY)
     expected = classifier.predict_logits(classifier.encode(["good soup", "bad soup"]))
     np.testing.assert_allclose(target.logits, expected, atol=1e-5)
     assert target.bearing.tolist() == [True, False]

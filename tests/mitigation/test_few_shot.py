@@ -41,8 +41,7 @@ def test_the_loss_is_the_mean_negative_log_likelihood(classifier, support):
     expected = np.mean([-np.log(probs[i, labels[i]]) for i in chosen])
     with torch.no_grad():
         assert float(loop.loss(chosen)) == pytest.approx(expected, rel=1e-5)
-    passes = sorted(i for batch in loop.epoch() for i in batch)
-    assert passes == list(range(len(encoded)))
+    assert sorted(i for batch in loop.epoch() for i in batch) == list(range(len(encoded)))
 
 
 def test_the_adapter_learns_its_labels_and_leaves_the_base(classifier, support):

@@ -22,8 +22,7 @@ def test_all_tokens_of_a_continuation_count(family):
     model, tokenizer = tiny_causal(family)
     continuations = [" positive", " negative", " so-so, or neither of the two"]
     expected = [[one_by_one(model, tokenizer, prompt, end) for end in continuations] for prompt in PROMPTS]
-    asked = CausalModel(model, tokenizer, batch_size=3)
-    found = asked.continuation_logprobs(PROMPTS, continuations)
+    found = CausalModel(model, tokenizer, batch_size=3).continuation_logprobs(PROMPTS, continuations)
     np.testing.assert_allclose(found, expected, atol=1e-4)
     assert found.dtype == np.float64
     first_alone = [[one_by_one(model, tokenizer, prompt, end[:1]) for end in continuations] for prompt in PROMPTS]

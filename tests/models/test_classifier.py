@@ -120,8 +120,7 @@ def test_a_sigmoid_head_answers_with_two_probabilities_that_have_names(texts):
     model.config.id2label = {0: "toxic"}
     classifier = TextClassifier(model, tokenizer)
     assert classifier.label_names == ("not toxic", "toxic")
-    encoded = classifier.encode(texts)
-    logits = torch.from_numpy(classifier.predict_logits(encoded))
+    logits = torch.from_numpy(classifier.predict_logits(classifier.encode(texts)))
     with torch.no_grad():
         raw = model(**tokenizer(texts, padding=True, return_tensors="pt")).logits[:, 0]
     torch.testing.assert_close(logits.softmax(-1)[:, 1], raw.sigmoid(), atol=1e-5, rtol=1e-4)

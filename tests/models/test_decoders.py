@@ -53,8 +53,7 @@ def test_gradients_reach_every_token_and_no_padding_and_none_is_left(decoder):
     one = token_scores(classifier, classifier.collate(encoded, [3])).scores[0]
     torch.testing.assert_close(scores[3, : len(one)], one, atol=1e-3, rtol=1e-3)
     assert all(parameter.grad is None for parameter in classifier.model.parameters())
-    found = find_important_tokens(classifier, encoded, SaliencyConfig(top_k=3))
-    assert (found.positions >= 0).all()
+    assert (find_important_tokens(classifier, encoded, SaliencyConfig(top_k=3)).positions >= 0).all()
 
 
 @pytest.mark.filterwarnings("ignore:Small groups")
@@ -78,8 +77,7 @@ def test_it_is_audited_by_cutting_and_distilled_and_loaded_by_peft_alone(decoder
     again = ShortcutGuardrail.from_pretrained(tmp_path / "guard", base=model)
     np.testing.assert_allclose(again.predict_proba(TEXTS), after, atol=1e-5)
     merged = PeftModel.from_pretrained(copy.deepcopy(model), tmp_path / "guard").merge_and_unload()
-    guarded = TextClassifier(merged, tokenizer)
-    np.testing.assert_allclose(guarded.predict_proba(TEXTS), after, atol=1e-4)
+    np.testing.assert_allclose(TextClassifier(merged, tokenizer).predict_proba(TEXTS), after, atol=1e-4)
 
 
 @pytest.mark.parametrize("strategy", ["mask", "maskcl"])

@@ -17,8 +17,7 @@ def test_each_label_is_a_question_of_its_own(texts, asked):
     with torch.no_grad():
         raw = model(**tokenizer(texts, padding=True, return_tensors="pt")).logits.sigmoid().numpy()
     encoded = classifier.encode(texts)
-    answers = classifier.predict_answers(encoded)
-    found = classifier.heads.probabilities(torch.from_numpy(answers))[..., 1]
+    found = classifier.heads.probabilities(torch.from_numpy(classifier.predict_answers(encoded)))[..., 1]
     np.testing.assert_allclose(found, raw, atol=1e-5, rtol=1e-4)
     # The threshold decides, of the label that is asked about and of others.
     for label, place, threshold in (("mixed", 1, 0.9), ("positive", 2, 0.5)):

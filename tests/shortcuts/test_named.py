@@ -69,8 +69,7 @@ def test_a_second_model_comes_after_the_flips_with_its_own_counts():
 
 
 def test_legitimate_holds_for_the_judged_texts_only():
-    card = flips(["book"], "legitimate", 0, 8)
-    assert decided(card, same_data=False)["book"] == ("found", "flagged")
+    assert decided(flips(["book"], "legitimate", 0, 8), same_data=False)["book"] == ("found", "flagged")
     assert decided(flips(["great"], "shortcut"), same_data=False)["great"] == ("confirmed", "answers")
 
 

@@ -64,8 +64,7 @@ def test_false_alarms_at_the_margin_stay_below_what_is_promised(n, m):
 
 
 def test_levels_are_steps_of_log_odds():
-    probs = np.array([0, 1e-6, 0.01, 0.02, 0.5, 0.98, 0.99, 1], dtype=np.float32)
-    steps = levels(probs)
+    steps = levels(np.array([0, 1e-6, 0.01, 0.02, 0.5, 0.98, 0.99, 1], dtype=np.float32))
     assert (steps[0], steps[4], steps[-1]) == (0, LEVELS // 2, LEVELS - 1)
     assert (np.diff(steps) > 0).all()
     # Of a quarter each, from -16 to 16.

@@ -17,8 +17,7 @@ def test_evidence_is_a_product_of_fair_bets():
 @pytest.mark.parametrize(("share", "least", "most"), [(0.5, 0.02, 0.05), (0.84, 0.97, 1.0)])
 def test_how_often_twenty_is_reached_within_forty_answers(share, least, most):
     """At a true share of one half at most 1 in 20 (Ville); at that of "book" nearly always."""
-    rng = np.random.default_rng(0)
-    steps = np.where(rng.random((20_000, 40)) < share, np.log(1.5), np.log(0.5))
+    steps = np.where(np.random.default_rng(0).random((20_000, 40)) < share, np.log(1.5), np.log(0.5))
     reached = float((steps.cumsum(axis=1).max(axis=1) >= np.log(THRESHOLD)).mean())
     assert least <= reached <= most
 

@@ -24,8 +24,7 @@ def parts(rng, size, signals):
 
 def test_q_values_are_the_rates_at_which_the_definition_finds_them():
     for seed in range(40):
-        rng = np.random.default_rng(seed)
-        first, second = parts(rng, 30, seed % 7)
+        first, second = parts(np.random.default_rng(seed), 30, seed % 7)
         q = q_values(first, second)
         for alpha in (0.01, 0.05, 0.2, 0.5):
             np.testing.assert_array_equal(q <= alpha, discoveries(first, second, alpha))

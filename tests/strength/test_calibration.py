@@ -132,8 +132,7 @@ def test_a_curve_with_the_chosen_strength_marked():
     pytest.importorskip("matplotlib").use("Agg")
     from matplotlib import pyplot
 
-    ax = CALIBRATION.plot()
-    lines = {line.get_label(): line for line in ax.lines}
+    lines = {line.get_label(): line for line in CALIBRATION.plot().lines}
     assert list(lines) == ["accuracy", "chosen: 0.3"]
     assert [list(values) for values in lines["accuracy"].get_data()] == [[0.0, 0.3, 1.0], [0.5, 0.75, 0.7]]
     assert list(lines["chosen: 0.3"].get_xdata()) == [0.3, 0.3]

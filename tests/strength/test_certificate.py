@@ -81,8 +81,7 @@ def test_harmed_texts_count_whatever_is_gained_where_that_is_asked_for():
 
 
 def test_the_number_of_labels_that_would_do_does():
-    found = certificate([400] * 4, [6] * 4, [3] * 4)
-    needed = found.points[-1].labels_needed
+    needed = certificate([400] * 4, [6] * 4, [3] * 4).points[-1].labels_needed
     assert needed > 9
     more = [needed * 6 // 9] * 4, [-(-needed * 3 // 9)] * 4
     assert certificate([400] * 4, *more, labelled=[needed] * 4).points[-1].certified
@@ -234,8 +233,7 @@ def test_the_page_on_certificates_shows_what_is_said():
     labelled, lost = (100 * shares).astype(int), (44 * shares).astype(int)
     counts = (240 * shares).astype(int), labelled - lost, lost
     said = certificate(*counts, n=800, n_labels=100, strengths=shares).sentence
-    page = (ROOT / "docs" / "howto" / "certify.md").read_text(encoding="utf-8")
-    assert said in " ".join(page.split())
+    assert said in " ".join((ROOT / "docs" / "howto" / "certify.md").read_text(encoding="utf-8").split())
 
 
 def from_answers(strengths, base, guarded):

@@ -13,8 +13,7 @@ def test_what_can_be_seen_stays(text):
 
 @pytest.mark.parametrize("text", [" ", "\u200d\ufeff", "\ufe0f", "a\u202eb", "a\0b", "a\ud83d", "o\nn", "a\u2028b"])
 def test_what_cannot_be_seen_is_spelled_out(text):
-    expected = "".join(c if c in "abon" else f"[U+{ord(c):04X}]" for c in text)
-    assert visible_name(text) == expected
+    assert visible_name(text) == "".join(c if c in "abon" else f"[U+{ord(c):04X}]" for c in text)
 
 
 def test_no_message_moves_the_cursor_of_a_terminal_or_turns_its_direction():

@@ -94,8 +94,7 @@ def test_only_runs_without_spaces_are_cut_and_by_words_or_spans():
     assert words_of("说实话", lambda _: [(0, 2)]) == ["说实", "话"]  # what is in no word is a word
     assert words_of("说实话", lambda run: [run[1:]]) == ["说", "实话"]
     with segmenting(Segmenter("own", cut)):
-        finder = WordFinder(["说实话", "咖"])
-        assert [(o.word, o.start) for o in finder.find(text)] == [("说实话", 6)]
+        assert [(o.word, o.start) for o in WordFinder(["说实话", "咖"]).find(text)] == [("说实话", 6)]
     assert words_of("说实话", lambda _: [(0, 0), (0, 3)]) == ["说实话"]
     for wrong in (len, lambda run: [1, 2], lambda run: [("说", "实")]):
         with pytest.raises(DataError, match=r"The segmenter 'own' makes .* of '说实话', but must give a list of words"):
