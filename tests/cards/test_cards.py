@@ -65,16 +65,13 @@ def test_a_phrase_goes_with_one_of_the_words_it_holds_and_joins_no_two(classifie
     assert groups(classifier, *lighter) == [{"soup", "good soup", "the good soup"}, {"good"}]
 
 
-def test_words_of_one_meaning_are_one_set():
+def test_words_of_one_meaning_and_class_are_one_set(classifier):
     words = ("honestly", "a", 3), ("really", "a", 2), ("good", "a", 1)
     assert groups(meaning_bag(EFFECTS, ONE_MEANING), *words) == [{"honestly", "really"}, {"good"}]
     # The partner: of another meaning.
     assert groups(meaning_bag(EFFECTS, TWO_MEANINGS), *words) == [{"honestly"}, {"really"}, {"good"}]
     # To be alike to one of several is not enough.
     assert groups(slanted(really=0.3, good=0.25), *words) == [{"honestly", "really"}, {"good"}]
-
-
-def test_words_that_pull_to_different_classes_are_never_one_set(classifier):
     assert groups(classifier, ("bad", "a", 3), ("awful", "b", 2)) == [{"bad"}, {"awful"}]
     assert groups(classifier, ("bad", "a", 3), ("not bad", "b", 2)) == [{"bad"}, {"not bad"}]
     assert groups(classifier, ("bad", "a", 3), ("awful", "a", 2)) == [{"bad", "awful"}]

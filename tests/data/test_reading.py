@@ -235,18 +235,14 @@ class TestRefused:
             read_data(write("a.csv", "text\na\n"), text_column="text", label_column="text")
 
 
-PAIRS = [("premise", "hypothesis"), ("Sentence1", "Sentence2"), ("question", "sentence"), ("text", "text_pair")]
-
-
 class TestColumns:
-    def test_well_known_names(self, write):
+    def test_well_known_names_of_texts_and_pairs(self, write):
         labels = ["label", "Labels", "class", "target", "category"]
         for name, label in zip(["text", "Sentence", "REVIEW", "comment", "content"], labels, strict=True):
             data = read_data(write("a.csv", f"id,{label},{name}\n7,x,a\n"))
             assert (data.texts, data.labels) == (["a"], ["x"])
-
-    def test_pairs(self, write):
-        for first, second in PAIRS:
+        pairs = ("premise", "hypothesis"), ("Sentence1", "Sentence2"), ("question", "sentence"), ("text", "text_pair")
+        for first, second in pairs:
             data = read_data(write("a.csv", f"{second},idx,{first}\nb,1,a\n"))
             assert data.texts == [("a", "b")]
             assert (data.text_column, data.text_pair_column, data.labels) == (first, second, None)
@@ -322,8 +318,6 @@ class TestHub:
             "'reviews' is neither a file nor a Hub data set that can be reached and read (Couldn't reach 'reviews' on "
             "the Hub). Did you mean 'reviews.csv'?"
         )
-
-    def test_names_that_are_no_data_set(self, write, monkeypatch):
         calls = self.serve(monkeypatch, "test")
         for name in "a.csv owner/a.parquet ./owner/set /owner/set owner/set/more a\tb set: :test set:a:b".split(" "):
             assert refusal(name).startswith(f"There is no file {name}")
@@ -331,12 +325,16 @@ class TestHub:
 
 
 class TestLabelIds:
-    def test_names_then_ids(self):
+    def test_names_then_ids_and_case_only_where_it_has_to_decide(self):
         names, stars = ["negative", "positive"], ["1", "2", "3", "4", "5"]
         assert label_ids(["positive", "negative"], names) == label_ids([" POSITIVE ", "negative"], names) == [1, 0]
         assert (label_ids(["1", "0", "1"], names), label_ids([np.int64(1), 0], names)) == ([1, 0, 1], [1, 0])
         assert (label_ids(["1", "5"], stars), label_ids([1, 4], stars)) == ([0, 4], [0, 3])
         assert label_ids(["0", "4"], stars) == [0, 4]  # 0 is no name, so that all must be ids
+        assert label_ids(["us", "US"], ["US", "us"]) == [1, 0]
+        for label, names in (("Us", ["US", "us"]), ("us", ["us", "us "])):
+            with pytest.raises(DataError, match=f"has no label '{label}'"):
+                label_ids([label], names)
 
     def test_a_whole_number_is_the_label_of_the_integer_in_all_formats(self, write):
         rows = [{"text": "a", "label": 1.0}, {"text": "b", "label": 0.0}]
@@ -353,12 +351,6 @@ class TestLabelIds:
         for label in ("0.5", "1e0", "1.0.", "٣.0", "1" * 5000 + ".0"):
             with pytest.raises(DataError, match=f"has no class id '{label[:50]}"):
                 label_ids(["0", label], ["bad", "good"])
-
-    def test_case_decides_only_where_it_has_to(self):
-        assert label_ids(["us", "US"], ["US", "us"]) == [1, 0]
-        for label, names in (("Us", ["US", "us"]), ("us", ["us", "us "])):
-            with pytest.raises(DataError, match=f"has no label '{label}'"):
-                label_ids([label], names)
 
     @pytest.mark.parametrize(
         ("labels", "names", "where", "said"),

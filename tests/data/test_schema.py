@@ -89,12 +89,16 @@ def test_all_that_does_not_fit_is_said_together():
     assert said == f"a.json: {one} {other} Write it again."
 
 
-def test_shares_may_have_been_rounded_and_nesting_has_an_end():
+def test_shares_may_have_been_rounded_and_what_json_has_not_or_nests_too_deeply_is_refused():
     assert read({"n": 1, "points": [{"share": 1 + 1e-9}]})["points"][0].share > 1
     assert "but is 1.001" in refusal({"n": 1, "points": [{"share": 1.001}]})
     assert parse_json("[" * 64 + "]" * 64)
     with pytest.raises(ValueError, match="nested too deeply"):
         parse_json("[" * 65 + "]" * 65)
+    for content, said in (('{"a": NaN}', "NaN is no"), ('{"a": 1, "a": 2}', "'a' occurs twice"), ("{", "line 1")):
+        with pytest.raises(ValueError, match=said):
+            parse_json(content)
+    assert [counted(number, "field") for number in (0, 1, 2)] == ["0 fields", "1 field", "2 fields"]
 
 
 def test_null_stands_for_nan_where_that_is_said_and_a_number_need_not_be_defined():
@@ -113,10 +117,3 @@ def test_unknown_fields_may_be_passed_over_and_defaults_asked_for():
 def test_half_a_surrogate_pair_is_no_obstacle_in_a_value_and_no_name():
     assert read({**FULL, "words": {"a": "\ud83d"}})["words"] == {"a": "\ud83d"}
     assert "points[0] must be text that names" in refusal({**FULL, "points": [{"share": 0, "\ud83d": 1}]})
-
-
-def test_what_json_has_not_is_refused():
-    for content, said in (('{"a": NaN}', "NaN is no"), ('{"a": 1, "a": 2}', "'a' occurs twice"), ("{", "line 1")):
-        with pytest.raises(ValueError, match=said):
-            parse_json(content)
-    assert [counted(number, "field") for number in (0, 1, 2)] == ["0 fields", "1 field", "2 fields"]

@@ -99,13 +99,10 @@ def test_earlier_decisions_stay_and_are_known_by_their_words():
     assert (card.fixed, card.source) == (5, "answers")
 
 
-def test_a_card_is_known_by_its_id_or_all_of_its_words():
+def test_a_card_is_known_by_its_id_or_all_of_its_words_and_meant_by_a_word_or_the_beginning_of_its_id():
     for words, found in ((("book",), "book"), (("BOOK",), "book"), (("book", "film"), ""), ((), "")):
         assert AUDITED.id_of("other", words) == found
     assert AUDITED.id_of("film", ("x",)) == "film"
-
-
-def test_a_card_is_meant_by_a_word_or_by_the_beginning_of_its_id():
     audited = replace(AUDITED, cards=(*CARDS, replace(CARDS[0], id="bow", words=("Read", "film"))))
     for asked, ids in (("boo", ["book"]), ("BOW, read ,boo", ["bow", "book"]), ("READ", ["bow"])):
         assert [card.id for card in audited.chosen(asked)] == ids

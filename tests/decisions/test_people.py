@@ -38,13 +38,10 @@ def test_the_first_crossing_decides(answers, outcome, asked):
     assert (found.outcome, found.asked) == (outcome, asked)
 
 
-def test_counts_and_evidence_are_those_at_the_decision():
+def test_counts_are_those_at_the_decision_and_keep_asking_counts_on_and_decides_as_before():
     found = judged("mbnuu" + "m" * 20)
     assert (found.fixed, found.broken, found.neither, found.unclear, found.e_value) == (10, 1, 1, 2, 1.5**10 * 0.5)
     assert (judged("b" * 9).e_value, len(found.text_hashes)) == (1.5**8, 14)
-
-
-def test_keep_asking_counts_on_and_decides_as_before():
     found = judged("m" * 8 + "b" * 30, keep_asking=True)
     assert (found.outcome, found.fixed, found.broken) == ("shortcut", 8, 30)
     assert found.e_value < 1
@@ -52,15 +49,12 @@ def test_keep_asking_counts_on_and_decides_as_before():
     assert late.outcome == "open"  # after 40 it is open, however much is asked
 
 
-def test_the_order_of_the_key_counts_and_not_that_of_the_answers():
+def test_the_order_of_the_key_counts_and_not_that_of_the_answers_and_labels_come_first():
     # In the order of the keys eight fixed come first, and decide; in a file they come last.
     turned = [Key(f"q{i}", "c", "a", f"h{i}", 15 - i) for i in range(16)]
     answers = {f"q{i}": "b" if i < 8 else "a" for i in range(16)}
     assert judge_cards(turned, answers) == judge_cards(turned[::-1], answers)
     assert judge_cards(turned, answers)[0].outcome == "shortcut"
-
-
-def test_labels_come_first():
     known = [Key(f"l{i}", "c", "b", f"l{i}", 100 + i, label="b") for i in range(8)]
     found = judge_cards([*keys(8), *known], {f"c{i}": "b" for i in range(8)})[0]
     assert (found.outcome, found.asked, found.fixed) == ("shortcut", 8, 8)

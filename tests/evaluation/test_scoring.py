@@ -54,7 +54,7 @@ def test_the_keys_of_the_json_do_not_move(guard):
     assert [group["name"] for group in plain["groups"]] == ["negative", "positive"]
 
 
-def test_sensitivity_comes_from_a_random_sample_and_accuracy_from_all(guard):
+def test_sensitivity_comes_from_a_random_sample_of_all_texts_alike_and_accuracy_from_all(guard):
     texts, labels = TEXTS * 5, LABELS * 5
     every = guard.evaluate(texts, labels, shortcuts=["honestly"], sensitivity="all")
     some = guard.evaluate(texts, labels, shortcuts=["honestly"], sensitivity=7)
@@ -63,9 +63,6 @@ def test_sensitivity_comes_from_a_random_sample_and_accuracy_from_all(guard):
     again, other = (guard.evaluate(texts, labels, sensitivity=7, seed=seed) for seed in (0, 1))
     assert again.mstps == some.mstps != other.mstps
     assert guard.evaluate(texts, labels, sensitivity=30).mstps == every.mstps  # no more than there are
-
-
-def test_the_sample_is_of_all_texts_alike():
     drawn = np.bincount(np.concatenate([sampled_rows(20, 5, seed) for seed in range(2000)]), minlength=20)
     assert abs(drawn - 500).max() < 5 * math.sqrt(2000 * 0.25 * 0.75)
     assert {len(set(sampled_rows(20, 5, seed).tolist())) for seed in range(50)} == {5}

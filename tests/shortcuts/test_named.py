@@ -26,12 +26,9 @@ def decided(*cards, items=FOUND, named=(), keep=(), **options):
     return {item.text: (item.verdict, item.reason) for item in shortcuts.items}
 
 
-def test_flips_come_before_the_audit():
+def test_flags_come_before_a_person_and_a_person_before_flips_and_flips_before_the_audit():
     found = decided(flips(["great", "superb"], "shortcut"), flips(["book"], "legitimate", 0, 8))
     assert found == dict.fromkeys(("great", "superb"), ("confirmed", "answers")) | {"book": ("cleared", "answers")}
-
-
-def test_a_person_comes_before_flips_and_flags_before_a_person():
     cards = (person(["great"], "keep"), flips(["great"], "shortcut"), person(["book"], "remove_reliance"))
     assert (decided(*cards)["great"], decided(*cards)["book"]) == (("kept", None), ("named", None))
     assert decided(*reversed(cards))["great"] == ("kept", None)  # the order in the file says nothing

@@ -142,25 +142,19 @@ def test_the_share_of_what_dominates_is_tested_over_all_classes():
     assert dominant_of(("quite", 61), label_names=("a", "b", "c")) == set()
 
 
-def test_of_what_stands_inside_a_phrase_that_dominates_the_phrase_alone_is_taken():
+def test_of_a_phrase_that_dominates_no_word_is_taken_and_what_was_found_draws_along_none():
     assert dominant_of(("quite", 70), ("really quite", 70), ("really", 70), ("so", 70)) == {"really quite", "so"}
-
-
-def test_what_the_audit_has_found_draws_along_no_word_of_its_class():
     words = ("quite", 70), ("really quite", 70), ("so", 70)
     for how in ("flagged", "alternative_wording", "collective"):
         assert dominant_of(*words, audited=[candidate("quite", **{"flagged": False, how: True})]) == {"so"}
     assert dominant_of(*words, audited=[candidate("quite", flagged=False)]) == {"really quite", "so"}
 
 
-def test_a_fixed_phrase_stands_on_one_side_of_a_pair(classifier):
+def test_a_fixed_phrase_stands_on_one_side_of_a_pair_and_not_all_but_always_inside_a_longer_one(classifier):
     units = words_as_units(classifier.encode([("the soup", "was cold"), ("tea soup", "was warm")]))
     assert fixed_phrases(units, 2) == {}
     apart = words_as_units(classifier.encode(["the soup was cold", "tea soup was warm"]))
     assert fixed_phrases(apart, 2) == {"soup was": [0, 1]}
-
-
-def test_a_phrase_that_all_but_always_stands_inside_a_longer_one_is_left_to_that_one(classifier):
     for within, others, left in ((10, 1, True), (10, 2, False), (9, 1, True)):
         units = words_as_units(classifier.encode(["soup was cold"] * within + ["soup was warm"] * others))
         assert ("soup was" not in fixed_phrases(units, 3)) == left
@@ -302,13 +296,10 @@ def test_what_is_neutralised_is_the_same_in_a_folder():
             Shortcut("book", verdict, reason)
 
 
-def test_a_person_has_the_last_word(classifier):
+def test_a_person_has_the_last_word_and_labels_show_where_it_is_a_legitimate_one(classifier):
     targets = choose(classifier, named=("Great", "to be honest"), keep=("honestly",), influential_share=1.0)
     assert verdicts(targets) == {"great": "named", "to be honest": "named", "honestly": "kept"}
     assert (targets.words, targets.said) == (("great", "to be honest"), ("great", "to be honest", "honestly"))
-
-
-def test_labels_show_where_a_person_names_a_legitimate_word(classifier):
     rows = [f"the {word} was good" for word in WORDS[:3]]
     targets = choose(classifier, support=(rows, [1, 1, 1]), named=("good", "was good", "zebra"))
     seen = {item.text: (item.n_support, item.fixed, item.broken) for item in targets.items if item.verdict == "named"}
@@ -334,7 +325,7 @@ def test_a_word_is_left_alone_inside_a_kept_phrase(classifier):
     assert targets.finder.present_in(encoded).tolist() == [True, False, True]
 
 
-def test_labels_clear_a_candidate_whose_masking_breaks_answers(classifier):
+def test_labels_clear_what_masking_breaks_and_confirm_what_the_audit_did_not_flag(classifier):
     rows = DEPLOYED[:3]
     cleared = choose(classifier, support=(rows, [1, 1, 1]))
     assert (verdicts(cleared)["honestly"], cleared.words) == ("cleared", ())
@@ -342,9 +333,6 @@ def test_labels_clear_a_candidate_whose_masking_breaks_answers(classifier):
     assert (item.n_support, item.fixed, item.broken, item.p_value, len(cleared.rows)) == (3, 0, 3, 0.125, 3)
     # The partner: labels that agree with the audit leave it.
     assert verdicts(choose(classifier, support=(rows, [0, 0, 0])))["honestly"] == "flagged"
-
-
-def test_labels_confirm_a_candidate_that_the_audit_did_not_flag(classifier):
     rows = [f"the bad {word} was great" for word in WORDS]
     targets = choose(classifier, support=(rows, [0] * len(rows)))
     assert (verdicts(targets)["great"], set(targets.words)) == ("confirmed", {"great", "honestly"})

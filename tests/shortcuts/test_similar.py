@@ -53,12 +53,9 @@ def brought(classifier):
     return words
 
 
-def test_a_found_word_brings_those_alike(classifier):
+def test_a_found_word_brings_those_alike_and_none_of_another_meaning(classifier):
     assert chosen(classifier) == FLAGGED | BROUGHT
     assert "really" not in chosen(classifier, keep=("really",))  # a person's word comes before that
-
-
-def test_words_of_another_meaning_are_not_brought():
     assert chosen(meaning_bag(EFFECTS, ALIKE | {"really": 3})) == FLAGGED | {"quite": "similar", "honest": "similar"}
 
 

@@ -16,9 +16,6 @@ def test_what_cannot_be_seen_is_spelled_out(text):
     assert visible_name(text) == "".join(c if c in "abon" else f"[U+{ord(c):04X}]" for c in text)
 
 
-def test_no_message_moves_the_cursor_of_a_terminal_or_turns_its_direction():
+def test_no_name_moves_the_cursor_turns_the_direction_or_is_too_long_for_a_table():
     assert printable("a\rb\x1b[2K\n\tc\x9b\u202e") == "a[U+000D]b[U+001B][2K\n\tc[U+009B][U+202E]"
-
-
-def test_a_name_that_no_table_could_show_is_cut():
     assert (visible_name("x" * 2_000_000), visible_name("x" * 1000)) == ("x" * 1000 + "…", "x" * 1000)
