@@ -114,14 +114,12 @@ def test_a_rise_beyond_the_limit():
     assert not change(audit(0.30), audit(0.3201), "mstps=0.02").passed
 
 
-ESTIMATES = {"n": 9_999, "n_distinct": 100, "sensitivity_histogram": [0, 30, 40, 30, 0]}
-
-
 def test_a_condition_holds_where_its_interval_shows_it():
     counts = {"flip_rate": 0.7, "opposed_rate": 0.5, "count": 400, "n_present": 40}
     sure = candidate("honestly", **counts, interval={"flip_rate": [0.6, 0.8]})
     unsure = candidate("once", flip_rate=1.0, interval={"flip_rate": [0.03, 1.0], "mean_change": [None, None]})
-    document = audit(0.5, sure, unsure) | ESTIMATES
+    estimates = {"n": 9_999, "n_distinct": 100, "sensitivity_histogram": [0, 30, 40, 30, 0]}
+    document = audit(0.5, sure, unsure) | estimates
     shown = {
         "candidate:honestly.flip_rate > 0.5": True,
         "candidate:honestly.flip_rate > 0.65": False,

