@@ -246,9 +246,8 @@ def test_of_undecided_words_the_one_that_surely_flips_most_is_first():
     assert [(c.text, c.status) for c in report.candidates] == [("sure", "undecided"), ("less", "undecided")]
 
 
-@pytest.mark.parametrize(
-    ("present", "without", "needed", "said"),
-    [
+def test_of_what_is_too_rare_the_reason_says_how_many_texts_would_do():
+    for present, without, needed, said in (
         (9, 0, math.nan, "every text holds it, so there are none without it to compare with"),
         (
             90,
@@ -259,12 +258,10 @@ def test_of_undecided_words_the_one_that_surely_flips_most_is_first():
         (90, 30, math.nan, "too few texts: only 30 distinct ones are without it"),
         (13, 90, 35, "too few texts: it stands in 13 distinct ones; at least 35 are needed"),
         (13, 90, math.nan, "too few texts: it stands in 13 distinct ones"),
-    ],
-)
-def test_of_what_is_too_rare_the_reason_says_how_many_texts_would_do(present, without, needed, said):
-    no, sums = [False], SimpleNamespace(present=[present], without=[without])
-    outcomes = SimpleNamespace(needed=[needed], alternative_wording=no, collective=no, too_few=[True])
-    assert auditing._reason(sums, outcomes, 0, "positive") == said
+    ):
+        no, sums = [False], SimpleNamespace(present=[present], without=[without])
+        outcomes = SimpleNamespace(needed=[needed], alternative_wording=no, collective=no, too_few=[True])
+        assert auditing._reason(sums, outcomes, 0, "positive") == said
 
 
 def test_cards_are_told_what_was_found(bag, monkeypatch):

@@ -136,22 +136,19 @@ def test_many_words_on_weak_evidence_are_not_neutralised_unasked():
         guard.find_shortcuts(texts, report=masked, config=preset("mask").with_shortcuts(erasure="cut"))
 
 
-@pytest.mark.parametrize(
-    ("chosen", "changed", "weak", "says"),
-    [
+def test_what_is_said_of_an_erasure():
+    for chosen, changed, weak, says in (
         ("mask", (4, 4, 4), False, ()),
         ("mask", (8, 8, 8), False, ()),  # it may be 5 % as well
         ("mask", (40, 4, 4), True, ("weak evidence", "the mask token changes 40 of 100 predictions (40.0%)")),
         ("cut", (40, 4, 9), False, ("Words are left out, not masked", "(40.0%), and leaving the word out 4.")),
         ("cut", (40, 20, 19), True, ("weak evidence", "leaving the word out changes 20 of 100")),
         ("replace", (40, 30, 0), False, ("replaced by others of their text", "in its place 0.")),
-    ],
-)
-def test_what_is_said_of_an_erasure(chosen, changed, weak, says):
-    tried = Erasures(chosen, 100, *changed)
-    assert tried.weak is weak
-    assert len(tried.notes) == bool(says)
-    assert all(part in tried.notes[0] for part in says)
+    ):
+        tried = Erasures(chosen, 100, *changed)
+        assert tried.weak is weak
+        assert len(tried.notes) == bool(says)
+        assert all(part in tried.notes[0] for part in says)
 
 
 @pytest.mark.parametrize(

@@ -135,9 +135,8 @@ def likely(*steps):
     return [[token, [[t, float(np.log(p))] for t, p in places.items()]] for token, places in steps]
 
 
-@pytest.mark.parametrize(
-    ("tokens", "phrases", "expected"),
-    [
+def test_an_answers_tokens():
+    for tokens, phrases, expected in (
         (likely((" Pos", {" Pos": 0.6, "positive": 0.2, "neg": 0.2}), ("itive", {"itive": 1.0})), LABELS, [0.2, 0.8]),
         (likely(('"', {'"': 1.0}), ("negative", {"negative": 0.9, "positive": 0.1})), LABELS, [0.9, 0.1]),
         # What they begin with alike tells nothing; the token where they part does.
@@ -146,12 +145,10 @@ def likely(*steps):
         (likely(("toxic", {"toxic": 1}), ("</s>", {"</s>": 0.7, " insult": 0.3})), TWO, [0.7, 0.3]),
         # A label that is not listed has at most as much as the least that is.
         (likely(("positive", {"positive": 0.9, "the": 0.05})), LABELS, [0.05 / 0.95, 0.9 / 0.95]),
-    ],
-)
-def test_an_answers_tokens(tokens, phrases, expected):
-    np.testing.assert_allclose(np.exp(token_scores(tokens, phrases)), expected)
-    assert token_scores(likely(("maybe", {"maybe": 0.9, "perhaps": 0.1})), phrases) is None
-    assert token_scores([], phrases) is None
+    ):
+        np.testing.assert_allclose(np.exp(token_scores(tokens, phrases)), expected)
+        assert token_scores(likely(("maybe", {"maybe": 0.9, "perhaps": 0.1})), phrases) is None
+        assert token_scores([], phrases) is None
 
 
 def test_sampled_answers_are_counted():

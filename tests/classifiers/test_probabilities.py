@@ -22,9 +22,8 @@ def test_tensors_serve_as_they_come(options):
     assert checked_probs(torch.tensor(EVEN, **options), 1, ["a", "b"], "f").tolist() == EVEN
 
 
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
+def test_what_is_no_probability_is_refused():
+    for values, said in (
         ([0.2, 0.8], r"of shape \(2, 2\), a column for each of a, b, but gave shape \(2,\)"),
         *[([[0.5, 0.5]], r"gave shape \(1, 2\)"), ([[1, 0, 0]] * 2, r"gave shape \(2, 3\)")],
         *[(["good", "bad"], "gave a list that is no array of numbers"), (None, r"gave shape \(\)")],
@@ -32,11 +31,9 @@ def test_tensors_serve_as_they_come(options):
         ([[0.5, 0.5], [2, -1]], "a negative number in 1 row"),
         ([[0.5, float("inf")], [0, 1]], "an infinite number in 1 row of 2, the first of which is row 0"),
         ([[0.5, 0.52], [0.1, 0.1]], "numbers that do not sum to 1 in 2 rows"),
-    ],
-)
-def test_what_is_no_probability_is_refused(values, said):
-    with pytest.raises(RunError, match=said):
-        checked_probs(values, 2, ["a", "b"], "f")
+    ):
+        with pytest.raises(RunError, match=said):
+            checked_probs(values, 2, ["a", "b"], "f")
 
 
 def test_prompts_without_an_answer_do_not_count():

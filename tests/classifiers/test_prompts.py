@@ -8,19 +8,16 @@ from shortcut_guardrail.errors import ConfigError
 LABELS = ["negative", "positive"]
 
 
-@pytest.mark.parametrize(
-    ("template", "text", "expected"),
-    [
+def test_a_prompt_stops_where_the_label_begins():
+    for template, text, expected in (
         ("Text: {text}\nLabel: {label}", "fine soup", "Text: fine soup\nLabel:"),
         # Braces in a text stay what they are.
         ("{text} of {labels}: {label}", "{labels} {label} {x}", "{labels} {label} {x} of bad or good:"),
         ("{text}: {label}", ("a", "b"), "a\nSecond text: b:"),
         ("{text_pair} after {text}: {label}", ("a", "b"), "b after a:"),
-    ],
-)
-def test_a_prompt_stops_where_the_label_begins(template, text, expected):
-    prompt = Prompt(template, ("bad", "good"))
-    assert (prompt.before_label(text), prompt.after_label()) == (expected, (" bad", " good"))
+    ):
+        prompt = Prompt(template, ("bad", "good"))
+        assert (prompt.before_label(text), prompt.after_label()) == (expected, (" bad", " good"))
 
 
 def test_what_is_said_for_labels_and_before_a_text():
@@ -35,9 +32,8 @@ def test_what_is_said_for_labels_and_before_a_text():
     assert phrases(["LABEL_0", "b"], {"LABEL_0": " a  bad\nreview"}) == ("a bad review", "b")
 
 
-@pytest.mark.parametrize(
-    ("template", "labels", "descriptions", "examples", "said"),
-    [
+def test_what_cannot_be_asked():
+    for template, labels, descriptions, examples, said in (
         ("{text} {label}", LABELS, {"postive": "good"}, [], "Did you mean 'positive'?"),
         ("{text} {label}", LABELS, {"positive": "the same", "negative": "The same"}, [], "described by the same words"),
         ("{text} {label}", ["LABEL_0", "LABEL_1"], {"LABEL_1": "good"}, [], "The label LABEL_0 says nothing"),
@@ -47,8 +43,6 @@ def test_what_is_said_for_labels_and_before_a_text():
         ("{txt} {label}", LABELS, {}, [], "A prompt has {txt}, but only"),
         *[("{text}", LABELS, {}, [], "end with"), ("{label} {text}", LABELS, {}, [], "end with")],
         ("is {label}", LABELS, {}, [], "must hold"),
-    ],
-)
-def test_what_cannot_be_asked(template, labels, descriptions, examples, said):
-    with pytest.raises(ConfigError, match=re.escape(said)):
-        make_prompts([template], labels, descriptions, examples)
+    ):
+        with pytest.raises(ConfigError, match=re.escape(said)):
+            make_prompts([template], labels, descriptions, examples)

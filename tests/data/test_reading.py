@@ -352,9 +352,8 @@ class TestLabelIds:
             with pytest.raises(DataError, match=f"has no class id '{label[:50]}"):
                 label_ids(["0", label], ["bad", "good"])
 
-    @pytest.mark.parametrize(
-        ("labels", "names", "where", "said"),
-        [
+    def test_labels_that_the_model_does_not_have(self):
+        for labels, names, where, said in (
             (
                 *[["positive", "postive"], ["negative", "positive"]],
                 {"source": "support.csv", "rows": [16, 17], "row_word": "line"},
@@ -384,12 +383,10 @@ class TestLabelIds:
                 f"labels, position 1: the label is missing (it says 'N/A'). {FILL}\n"
                 "labels, position 2: the model has no label 'x' (it has: none, some).",
             ),
-        ],
-    )
-    def test_labels_that_the_model_does_not_have(self, labels, names, where, said):
-        with pytest.raises(DataError) as caught:
-            label_ids(labels, names, **where)
-        assert str(caught.value) == said
+        ):
+            with pytest.raises(DataError) as caught:
+                label_ids(labels, names, **where)
+            assert str(caught.value) == said
 
     def test_many_unknown_labels_are_counted_and_some_values_are_none(self):
         with pytest.raises(DataError) as caught:
@@ -422,9 +419,8 @@ class TestCheckTexts:
         assert (check_texts(("a", "b")), [type(text) for text in check_texts(np.array(["a"]))]) == (["a", "b"], [str])
         assert check_texts([["a", "b"], ("c", "d")]) == [("a", "b"), ("c", "d")]
 
-    @pytest.mark.parametrize(
-        ("texts", "message"),
-        [
+    def test_what_is_wrong_with_them(self):
+        for texts, message in (
             ("a text", "texts must be a list of texts or of (text, text) pairs, but is a single string."),
             ({"text": ["a"]}, "texts must be a list of texts or of (text, text) pairs, but is of type dict."),
             ([], "texts is empty; at least one text is needed."),
@@ -437,12 +433,10 @@ class TestCheckTexts:
             ),
             ([("a", "b", "c")], "texts, position 0: a pair must be exactly two texts."),
             (["\ud800"], "texts, position 0: the text holds half of a surrogate pair, which is no character."),
-        ],
-    )
-    def test_what_is_wrong_with_them(self, texts, message):
-        with pytest.raises(DataError) as caught:
-            check_texts(texts)
-        assert str(caught.value) == message
+        ):
+            with pytest.raises(DataError) as caught:
+                check_texts(texts)
+            assert str(caught.value) == message
 
     def test_all_problems_are_reported_together(self):
         with pytest.raises(DataError) as caught:

@@ -52,9 +52,8 @@ def test_lists_become_tuples_and_objects_what_they_were_written_from():
     assert read({**FULL, "one": None, "text": "a"})["one"] is None
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
+def test_what_does_not_fit_is_said_with_its_place():
+    for change, sentence in (
         ({"n": "3"}, 'n must be a whole number, 0 or more, but is "3".'),
         ({"n": True}, "n must be a whole number, 0 or more, but is true."),
         ({"n": 3.0}, "n must be a whole number, 0 or more, but is 3.0."),
@@ -75,12 +74,10 @@ def test_lists_become_tuples_and_objects_what_they_were_written_from():
         ({"points": [{"share": 0, "kindd": 1}]}, "points[0].kindd is no field that is known. Did you mean 'kind'?"),
         ({"points": [{"share": 0, "z": 1}]}, "points[0].z is no field that is known. Known are share, kind, defined."),
         ({"points": [{"share": 0, "kind": "Othr"}]}, "one of one, other, but is \"Othr\". Did you mean 'other'?"),
-    ],
-)
-def test_what_does_not_fit_is_said_with_its_place(change, sentence):
-    said = refusal({**FULL, **change})
-    assert said.startswith("a.json: ")
-    assert said.endswith(sentence)
+    ):
+        said = refusal({**FULL, **change})
+        assert said.startswith("a.json: ")
+        assert said.endswith(sentence)
 
 
 def test_all_that_does_not_fit_is_said_together():

@@ -23,19 +23,16 @@ def judged(answers: str, n: int | None = None, **options):
     return judge_cards(keys(n or len(answers)), given, **options)[0]
 
 
-@pytest.mark.parametrize(
-    ("answers", "outcome", "asked"),
-    [
+def test_the_first_crossing_decides():
+    for answers, outcome, asked in (
         *[("m" * 7, "open", 7), ("m" * 8, "shortcut", 8), ("b" * 8, "legitimate", 8)],
         ("mmmmmmmmbbbbbbbbbbbbbbbbbbbbbb", "shortcut", 8),  # final, whatever comes after
         *[("mbmbmbmb", "open", 8), ("nununu" + "m" * 8, "shortcut", 14)],
         ("-" * 33 + "m" * 8, "shortcut", 8),  # what nobody answered does not count
         ("u" * 50 + "m" * 8, "open", 40),
-    ],
-)
-def test_the_first_crossing_decides(answers, outcome, asked):
-    found = judged(answers)
-    assert (found.outcome, found.asked) == (outcome, asked)
+    ):
+        found = judged(answers)
+        assert (found.outcome, found.asked) == (outcome, asked)
 
 
 def test_counts_are_those_at_the_decision_and_keep_asking_counts_on_and_decides_as_before():

@@ -44,9 +44,8 @@ def test_a_file_survives_the_round_trip(tmp_path):
     assert "decision" not in decisions.to_dict()["cards"][1]
 
 
-@pytest.mark.parametrize(
-    ("card", "sentence"),
-    [
+def test_what_cannot_be_meant_names_the_field():
+    for card, sentence in (
         ({"words": ["x"], "decision": "no"}, "decision must be one of keep, remove_reliance, not_alone, unsure"),
         ({"decision": "keep"}, "cards[0].words is missing."),
         ({"words": [], "decision": "keep"}, "cards[0].words must be a list that is not empty"),
@@ -55,11 +54,9 @@ def test_a_file_survives_the_round_trip(tmp_path):
         ({"words": ["x"], "source": "answers", "outcome": "open", "decision": "keep"}, "the decision must be left out"),
         (by_machine(outcome="legitimate"), 'second_model.outcome must be one of shortcut, open, but is "legitimate"'),
         (by_machine(outcome="open"), "a machine decides remove_reliance where its second_model is shortcut"),
-    ],
-)
-def test_what_cannot_be_meant_names_the_field(card, sentence):
-    with pytest.raises(DataError, match=f"^d.json.*{re.escape(sentence)}"):
-        read(card)
+    ):
+        with pytest.raises(DataError, match=f"^d.json.*{re.escape(sentence)}"):
+            read(card)
 
 
 def test_what_was_said_is_a_line_with_its_counts_and_bound():

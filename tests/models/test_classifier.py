@@ -129,9 +129,8 @@ def test_a_sigmoid_head_answers_with_two_probabilities_that_have_names(texts):
 SEVERAL = {"problem_type": "multi_label_classification"}
 
 
-@pytest.mark.parametrize(
-    ("made", "options", "kind", "message"),
-    [
+def test_what_is_refused():
+    for made, options, kind, message in (
         ({"id2label": dict(enumerate(("bad", "good", "bad")))}, {}, ModelError, "^Several classes .* called 'bad', so"),
         ({"n_classes": 1}, {}, ModelError, "single logit.*head=.sigmoid."),
         ({"n_classes": 1}, {"head": "softmax"}, ConfigError, "needs a model with at least two logits"),
@@ -150,13 +149,11 @@ SEVERAL = {"problem_type": "multi_label_classification"}
         ({}, {"batch_size": 0}, ConfigError, "batch_size must be at least 1, but is 0"),
         ({}, {"max_length": 33}, ConfigError, "max_length must lie between 5 and 32 for this model, but is 33"),
         ({}, {"precision": "int8"}, ConfigError, "precision must be auto, float32 or bfloat16"),
-    ],
-)
-def test_what_is_refused(made, options, kind, message):
-    model, tokenizer = tiny_bert(**{name: value for name, value in made.items() if name != "id2label"})
-    model.config.id2label = made.get("id2label", model.config.id2label)
-    with pytest.raises(kind, match=message):
-        TextClassifier(model, tokenizer, **options)
+    ):
+        model, tokenizer = tiny_bert(**{name: value for name, value in made.items() if name != "id2label"})
+        model.config.id2label = made.get("id2label", model.config.id2label)
+        with pytest.raises(kind, match=message):
+            TextClassifier(model, tokenizer, **options)
 
 
 def test_models_and_tokenizers_that_lack_something_and_what_is_just_allowed(bert):

@@ -1,7 +1,5 @@
 """The first screen of an audit: what was audited, what was found, a text before and after, and what to type next."""
 
-import pytest
-
 from audits import audit, candidate, card, to_review
 from shortcut_guardrail.audit.defaults import Defaults, Probe
 from shortcut_guardrail.cards.card import Flip
@@ -22,9 +20,8 @@ def found(*cards, words=(HONESTLY,), redact=False, **values):
     return findings(audit(*words, cards=cards).to_dict(redact=redact) | values)
 
 
-@pytest.mark.parametrize(
-    ("cards", "words", "finding", "status"),
-    [
+def test_the_sentence_that_matters():
+    for cards, words, finding, status in (
         # A flagged word group comes before one with more changes; of several flagged ones the largest comes first.
         (
             (card("soup", changes=20), card("honestly", changes=9, **FLAGGED), card("frankly", **FLAGGED)),
@@ -48,13 +45,11 @@ def found(*cards, words=(HONESTLY,), redact=False, **values):
         ((card("soup"),), (candidate("soup"),), "“soup” decides 8 of 39 predictions.", "The audit flags no word. "),
         ((), (candidate("soup"),), "Masking “soup” changes 25% of the predictions of texts that", "The audit flags no"),
         ((), (), "No word was found that changes a prediction.", "The audit flags no word. "),
-    ],
-)
-def test_the_sentence_that_matters(cards, words, finding, status):
-    said = found(*cards, words=words)
-    assert said.finding.startswith(finding)
-    assert said.status.startswith(status)
-    assert bool(said.steps[0][1]) == bool(cards)
+    ):
+        said = found(*cards, words=words)
+        assert said.finding.startswith(finding)
+        assert said.status.startswith(status)
+        assert bool(said.steps[0][1]) == bool(cards)
 
 
 def test_what_was_audited_and_commands_that_can_be_pasted():

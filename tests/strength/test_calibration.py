@@ -104,18 +104,15 @@ def test_labels_overrule_a_strength_chosen_without_them_by_paired_evidence_alone
     assert (both.strength, both.p_value) == (0.5, 0.25)
 
 
-@pytest.mark.parametrize(
-    ("message", "config", "before"),
-    [
+def test_what_cannot_choose_is_refused():
+    for message, config, before in (
         ("the metric must be 'accuracy', but is 'balanced", {"metric": "balanced_accuracy"}, 1.0),
         (r"without_labels must be one of the strengths 0\.5, 1, but is 0\.", {"strengths": (0.5, 1)}, 0.0),
         (r"must be one of the strengths 0, 0\.5, 1, but is 0\.3", {}, 0.3),
-    ],
-)
-def test_what_cannot_choose_is_refused(message, config, before):
-    answers = answering("0011", "0111", "0111", labels="0111")
-    with pytest.raises(ConfigError, match=message):
-        choose_strength(*answers, replace(GRID, **config), without_labels=before)
+    ):
+        answers = answering("0011", "0111", "0111", labels="0111")
+        with pytest.raises(ConfigError, match=message):
+            choose_strength(*answers, replace(GRID, **config), without_labels=before)
 
 
 def test_the_table_has_a_row_a_strength_as_far_as_there_is_room():

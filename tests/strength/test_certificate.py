@@ -129,18 +129,15 @@ def test_the_sentence_says_what_was_shown_and_on_what():
     assert (values["margin"], values["certified"]) == (0.02, [0.0, 0.25, 0.75, 1.0])
 
 
-@pytest.mark.parametrize(
-    ("differing", "named"),
-    [
+def test_strengths_that_follow_each_other_are_named_as_a_range():
+    for differing, named in (
         *[([0] * 6, "0.1 to 0.6"), ([0, 0, 0, 900, 900, 900], "0.1 to 0.3")],
         *[([0, 0, 900, 900, 900, 0], "0.1, 0.2, 0.6"), ([0, 0, 900, 0, 0, 0], "0.1, 0.2, 0.4 to 0.6")],
-    ],
-)
-def test_strengths_that_follow_each_other_are_named_as_a_range(differing, named):
-    strengths = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
-    found = certificate(differing, [0] * 6, [0] * 6, strengths=strengths, n_labels=0)
-    assert f"at strengths {named} is at most" in found.sentence
-    assert f"strengths {named}\n" in repr(found)
+    ):
+        strengths = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+        found = certificate(differing, [0] * 6, [0] * 6, strengths=strengths, n_labels=0)
+        assert f"at strengths {named} is at most" in found.sentence
+        assert f"strengths {named}\n" in repr(found)
 
 
 def test_the_gain_is_bounded_at_all_strengths_at_once():

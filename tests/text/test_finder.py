@@ -32,9 +32,8 @@ class TestMatching:
         for text in (*"books facebook book2 2book book_club my_book book__2 book\u200cs".split(), "boo k", ""):
             assert found("book", text) == [], text
 
-    @pytest.mark.parametrize(
-        ("words", "text", "expected"),
-        [
+    def test_what_an_occurrence_is(self) -> None:
+        for words, text, expected in (
             # A negation is another word.
             (["won", "can"], "We won’t, and we can't.", []),
             *[(["won", "can"], "We won, and we can. I can't", ["won", "can"]), ("won't", "We WON’T!", ["WON’T"])],
@@ -82,10 +81,8 @@ class TestMatching:
             ("honestly", "hon\u00adest\u200bly, \ufeffhonestly", ["hon\u00adest\u200bly", "honestly"]),
             ("\u09b0\u09af", "\u09b0\u200d\u09cd\u09af", []),
             ("be\u0301", "b\u00ade\u200b\u0301", ["b\u00ade\u200b\u0301"]),
-        ],
-    )
-    def test_what_an_occurrence_is(self, words: str | list[str], text: str, expected: list[str]) -> None:
-        assert found(words, text) == expected
+        ):
+            assert found(words, text) == expected
 
     def test_apostrophes_are_equal(self) -> None:
         for apostrophe in "'’‘ʼ‛′＇`´":
@@ -107,19 +104,16 @@ class TestMatching:
         finder = WordFinder(["Honestly ", "I'm", "honestly", "i’m", "to  be", "to be"])
         assert (finder.words, WordFinder(["\u200b"]).words) == (("Honestly", "I'm", "to  be"), ())
 
-    @pytest.mark.parametrize(
-        ("words", "message"),
-        [
+    def test_words_that_are_refused(self) -> None:
+        for words, message in (
             ([], "No shortcut is given; name at least one word or phrase."),
             (["a", " "], "Each shortcut must be a word or phrase, but there is an empty one at position 1."),
             (["", "a", "\t"], "Each shortcut must be a word or phrase, but there is an empty one at positions 0, 2."),
             ("honestly", "The shortcuts must be a list of words or phrases, but are the single string 'honestly'."),
-        ],
-    )
-    def test_words_that_are_refused(self, words: list[str], message: str) -> None:
-        with pytest.raises(ConfigError) as caught:
-            check_words(words)
-        assert str(caught.value) == message
+        ):
+            with pytest.raises(ConfigError) as caught:
+                check_words(words)
+            assert str(caught.value) == message
 
 
 class TestContentSpans:
@@ -139,13 +133,10 @@ class TestContentSpans:
         words = ("no", "never", "I'm", "don't", "not-now", "to be", "so I'm in", "it isn't so", "that's that", "! ?")
         assert [self.words(shortcut, f"well {shortcut}") for shortcut in words] == [[word] for word in words]
 
-    @pytest.mark.parametrize(
-        ("phrase", "content"),
-        [
+    def test_contractions_and_punctuation(self) -> None:
+        for phrase, content in (
             *[("i 'm honest", "honest"), ("they'd've lied", "lied"), ("don’t lie", "lie")],
             *[("I didn't and can't and ain't lie", "lie"), ("the truth’s out", "truth"), ("the 'truth' is", "truth")],
             *[("a matter-of-fact", "matter fact"), ("at five o'clock", "o'clock"), ("in a naïve café", "naïve café")],
-        ],
-    )
-    def test_contractions_and_punctuation(self, phrase: str, content: str) -> None:
-        assert self.words(phrase, f"Oh: {phrase}.") == content.split()
+        ):
+            assert self.words(phrase, f"Oh: {phrase}.") == content.split()
