@@ -257,6 +257,7 @@ def test_a_strength_for_each_text(saved_guards, kind):
 WANTED = {"strategy": "mask", "strength": 0.4, "shortcuts": ("a",), "keep": ("b",), "config": {"per_input": True}}
 FIT = {"texts": TEXTS, "config": STRONG, "seed": 5}
 CERTIFY = {"unlabelled": TEXTS, "config": CertifyConfig(0.1, 0.9)}
+LABEL = {"unlabelled": TEXTS, "n": 3}
 SHARDS = {"source": "s", "config": AuditConfig(top_k=3), "resume": True}
 EXPORT = {"format": "onnx", "int8": True, "texts": TEXTS, "overwrite": True}
 PUSH = {"repo_id": "me/guard", "private": False, "license": "mit", "revision": "r", "token": "t"}
@@ -267,12 +268,7 @@ HANDED_ON = [
     ("repair", {"texts": TEXTS, **WANTED, "seed": 5}, "repair_model", {"wanted": Wanted(**WANTED), "seed": 5}),
     ("calibrate_without_labels", {"texts": TEXTS, "at_most": 7}, "choose_unlabelled", {"texts": TEXTS, "at_most": 7}),
     ("certify", CERTIFY | {"texts": [], "labels": [], "kept": "k"}, "certify_guard", CERTIFY | {"kept": Path("k")}),
-    (
-        "to_label",
-        {"unlabelled": TEXTS, "n": 3, "kept": "k"},
-        "answers_by_strength",
-        {"texts": TEXTS, "kept": Path("k")},
-    ),
+    ("to_label", LABEL | {"kept": "k"}, "answers_by_strength", {"texts": TEXTS, "kept": Path("k")}),
     ("audit_in_shards", SHARDS | {"folder": "f"}, "audit_in_shards", SHARDS | {"folder": Path("f")}),
     ("export", EXPORT | {"folder": "f"}, "export_guard", EXPORT | {"folder": Path("f")}),
     ("push_to_hub", PUSH, "push_to_hub", PUSH),

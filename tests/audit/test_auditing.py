@@ -247,15 +247,11 @@ def test_of_undecided_words_the_one_that_surely_flips_most_is_first():
 
 
 def test_of_what_is_too_rare_the_reason_says_how_many_texts_would_do():
+    few = "too few texts: only 30 distinct ones are without it"
     for present, without, needed, said in (
         (9, 0, math.nan, "every text holds it, so there are none without it to compare with"),
-        (
-            90,
-            30,
-            180,
-            "too few texts: only 30 distinct ones are without it; at least 2.0 times as many texts are needed",
-        ),
-        (90, 30, math.nan, "too few texts: only 30 distinct ones are without it"),
+        (90, 30, 180, f"{few}; at least 2.0 times as many texts are needed"),
+        (90, 30, math.nan, few),
         (13, 90, 35, "too few texts: it stands in 13 distinct ones; at least 35 are needed"),
         (13, 90, math.nan, "too few texts: it stands in 13 distinct ones"),
     ):
