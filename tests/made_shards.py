@@ -16,6 +16,7 @@ def shard(rows, *, n_classes=3, evidence=None, spans=None, n_words=None, interac
         rows=np.arange(len(rows)),
         weights=np.ones(len(rows), dtype=np.int64),
         evidence=np.ones(len(rows), dtype=bool) if evidence is None else np.array(evidence),
+        compared=np.ones(len(rows), dtype=bool),
         labels=np.full(len(rows), -1),
         probs=confident([answer for answer, _ in rows], n_classes),
         truncated=np.zeros(len(rows), dtype=bool),

@@ -1,6 +1,7 @@
 from .audit import AuditReport as AuditReport
 from .audit import Candidate as Candidate
 from .audit import ImportantToken as ImportantToken
+from .audit import SampledAudit as SampledAudit
 from .audit import ShardedAudit as ShardedAudit
 from .config import AdapterConfig as AdapterConfig
 from .config import AuditConfig as AuditConfig

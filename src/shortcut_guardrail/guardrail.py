@@ -18,9 +18,11 @@ import torch
 from .attribution import find_important_tokens, masking_effects
 from .audit import (
     AuditReport,
+    SampledAudit,
     ShardedAudit,
     answers_needed,
     audit_in_shards,
+    audit_sample,
     audit_texts,
     model_digest,
     texts_fingerprint,
@@ -477,6 +479,33 @@ class ShortcutGuardrail(Shown):
             return audit_in_shards(
                 reader, source, config or AuditConfig(), Path(folder), resume=resume, progress=progress
             )
+
+    @one_at_a_time
+    def audit_sample(
+        self,
+        source: TextSource,
+        size: int,
+        *,
+        config: AuditConfig | None = None,
+        seed: int = 0,
+        strength: float | None = None,
+        progress: Progress | bool | None = None,
+    ) -> SampledAudit:
+        """The same for a sample of a large corpus: random texts, and then more that contain words which change
+        predictions in these (docs/howto/large-files.md).
+
+        Args:
+            source: The texts, e.g. `FileTexts("texts.csv")`, with their labels where it has them.
+            size: Distinct texts to audit, about.
+            seed: Another one samples other texts.
+
+        Raises:
+            ConfigError: `size` is below 100.
+            DataError: The source holds no text, or was changed while it was read.
+        """
+        progress = shown_progress(progress)
+        with self._at_strength(strength) as reader:
+            return audit_sample(reader, source, size, config or AuditConfig(), seed=seed, progress=progress)
 
     @one_at_a_time
     def find_shortcuts(

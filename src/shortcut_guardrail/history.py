@@ -234,7 +234,8 @@ class _Read:
             return Seen(affected=Rate(0, n) if complete else None, decision=decision)
         erased = found["n_distinct"]
         changes = round((found["flip_rate"] or 0) * erased)
-        rates = Rate(found["n_present"], n), Rate(changes, erased), Rate(changes, n)
+        looked_through = found["n_texts"] or n
+        rates = Rate(found["n_present"], looked_through), Rate(changes, erased), Rate(changes, looked_through)
         return Seen(*rates, status="found" if _is_found(found) else found["status"], decision=decision)
 
 

@@ -55,7 +55,7 @@ def test_words_that_change_nothing_are_asked_about_in_ten_texts_and_stay_tested(
 
     reader, config = word_reader(asking, NAMES), AuditConfig(unit="word")
     encoded = reader.encode(TEXTS)
-    plan = Plan.of(encoded, np.ones(len(TEXTS), dtype=bool), np.arange(len(TEXTS)), config)
+    plan = Plan.of(encoded, np.ones(len(TEXTS), dtype=bool), np.arange(len(TEXTS)), None, config)
     ask_words(reader, encoded, plan, config)
     assert len(asked) == len(TEXTS) + 10 * len(plan.holders) + len(plan.holders["honestly"]) - 10
     report, _, _ = counted(unit="word")

@@ -222,7 +222,18 @@ def test_the_p_value_is_that_of_a_literal_evaluation():
 
 def test_a_group_does_not_depend_on_how_texts_are_dealt_to_shards():
     made = corpus(0.7)
-    of_text = ("rows", "weights", "evidence", "labels", "probs", "truncated", "sensitivity", "agreement", "top_agrees")
+    of_text = (
+        "rows",
+        "weights",
+        "evidence",
+        "compared",
+        "labels",
+        "probs",
+        "truncated",
+        "sensitivity",
+        "agreement",
+        "top_agrees",
+    )
     of_occurrence = ("keys", "ranks", "scores", "spans", "masked", "interaction", "joint")
     pieces = []
     for chosen in np.split(np.arange(len(made)), [150]):

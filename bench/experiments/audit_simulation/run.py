@@ -10,6 +10,11 @@ holds, at its boundary and within it? How often is a planted shortcut found? Fin
 
 simulates what is known of a classifier that only answers: it is asked about every word in ten texts, and about those
 that changed an answer in all of their texts, or, with `--rounds capped`, in fifty.
+
+    python bench/experiments/audit_simulation/run.py --rounds sampled --trials 200 \
+        --worlds boundary fickle rare planted --out results/audit/simulation_sampled.json
+
+simulates samples of a tenth of 20,000 texts, as `audit_sample` takes them.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from shortcut_bench.standalone import grow
+from shortcut_guardrail.audit import sampled
 from shortcut_guardrail.audit.asking import FIRST
 from shortcut_guardrail.audit.context import judge, tally
 from shortcut_guardrail.audit.measurements import NOT_ASKED, Shard
@@ -93,6 +99,7 @@ def simulated_shard(
         rows=np.arange(n_texts),
         weights=np.ones(n_texts, dtype=np.int64),
         evidence=np.ones(n_texts, dtype=bool),
+        compared=np.ones(n_texts, dtype=bool),
         labels=np.full(n_texts, -1),
         probs=full,
         truncated=np.zeros(n_texts, dtype=bool),
@@ -127,6 +134,28 @@ def in_rounds(rng: np.random.Generator, shard: Shard, most: int | None) -> Shard
     return replace(shard, masked=masked)
 
 
+def in_sample(rng: np.random.Generator, shard: Shard, config: AuditConfig) -> Shard:
+    """What is known of a sample of `SAMPLED` texts: half of them random, half with words that are open there."""
+    places, base = rng.random(len(shard)), sampled.BASE * SAMPLED / len(shard)
+    random = places < base
+    first = replace(shard, evidence=random)
+    sums = tally(lambda: [first], config)
+    verdicts = judge(lambda: [first], sums, config)
+    told = zip(sums.present.tolist(), sums.flips.tolist(), verdicts.relative_effect.tolist(), strict=True)
+    is_open = np.array([sampled.is_open(*one, config) for one in told], dtype=bool)
+    is_open[list(verdicts.flagged)] = False
+    if (sums.present[is_open] >= sampled.COMMON * sums.n_texts).any():
+        random, is_open[:] = places < 2 * base, False
+    of_open = np.isin(shard.keys, np.flatnonzero(is_open))  # the keys of one shard are the rows of its tally
+    with_open = np.isin(np.arange(len(shard)), shard.texts[of_open])
+    further = np.sort(places[with_open & ~random])
+    n_more = max(0, SAMPLED - int(random.sum()))
+    place = further[n_more] if len(further) > n_more else 1.0
+    known = random[shard.texts] | (of_open & (places[shard.texts] < place))
+    drawn = random | (with_open & (places < place))
+    return replace(shard, evidence=drawn, compared=random, masked=np.where(known, shard.masked, NOT_ASKED))
+
+
 def simulated_evidence(rng: np.random.Generator, classes: Array, priors: Array, unseen: tuple[int, float]) -> Array:
     """What the rest of each text says, as log-odds, shape (n, C): noise, and 4 for the class that it is taken for."""
     missed, share = unseen
@@ -157,6 +186,8 @@ WORLDS = (
 SIZES = dict.fromkeys(("rare", "rare, rests"), (2000, 2500, 3000)) | {"scarce": (1200, 1400, 1600)}
 """How many texts the corpora of a world have, where not 300, 1,000 and 5,000."""
 CAP = 50
+SAMPLED = 2000
+"""Texts of a sample, a tenth of its corpus."""
 PLANTED = {"planted": (1, 0.3), "reversed": (1, 0.8), "synonyms": (15, 0.12), "beside": (1, 0.5), "exclusive": (1, 0.5)}
 """How many planted words each world has, and how often each stands in a text of another class than its own."""
 
@@ -198,9 +229,11 @@ def simulated_trial(rng: np.random.Generator, world: str, n_texts: int, rounds: 
     words = Words(rates, targets, pulls, tilts, fickle=world == "fickle", turns=turns)
     unseen = (3, 0.95 if world in ("reversed", "synonyms") else 0.0)
     shard = simulated_shard(rng, words, n_texts=n_texts, priors=priors, unseen=unseen)
-    if rounds != "none":
-        shard = in_rounds(rng, shard, CAP if rounds == "capped" else None)
     config = AuditConfig(unit="token", compare_with="rests" if world == "rare, rests" else "texts")
+    if rounds == "sampled":
+        shard = in_sample(rng, shard, config)
+    elif rounds != "none":
+        shard = in_rounds(rng, shard, CAP if rounds == "capped" else None)
     sums = tally(lambda: [shard], config)
     verdicts = with_set(lambda: [shard], sums, judge(lambda: [shard], sums, config), config)
     planted = {f"word{i}" for i in range(n_planted)}
@@ -211,8 +244,10 @@ def simulated_trial(rng: np.random.Generator, world: str, n_texts: int, rounds: 
     return np.array(counts)
 
 
-def cases() -> list[dict[str, Any]]:
+def cases(*, sampled: bool = False) -> list[dict[str, Any]]:
     """Every world, in its sizes."""
+    if sampled:
+        return [{"world": world, "n_texts": 10 * SAMPLED} for world in WORLDS]
     return [{"world": world, "n_texts": n} for world in WORLDS for n in SIZES.get(world, (300, 1000, 5000))]
 
 
@@ -256,14 +291,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="JSON file; what it holds is not simulated again.")
     parser.add_argument("--trials", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rounds", choices=("none", "two", "capped"), default="none")
+    parser.add_argument("--rounds", choices=("none", "two", "capped", "sampled"), default="none")
     parser.add_argument("--worlds", nargs="+", choices=WORLDS, default=WORLDS)
     args = parser.parse_args(arguments)
     head = {"alpha": AuditConfig().fdr, "seed": args.seed}
     head |= {} if args.rounds == "none" else {"rounds": args.rounds}
     measure = partial(simulate, trials=args.trials, seed=args.seed, rounds=args.rounds)
     asked = {**head, "trials": args.trials}
-    chosen = [case for case in cases() if case["world"] in args.worlds]
+    chosen = [case for case in cases(sampled=args.rounds == "sampled") if case["world"] in args.worlds]
     for found in grow(args.out, chosen, measure, asked=asked, entries="worlds", beside=lambda _: head):
         shown = ("world", "n_texts", "corpora_with_a_false_alarm", "planted_found", "corpora_with_a_false_group")
         print({name: found[name] for name in shown}, flush=True)

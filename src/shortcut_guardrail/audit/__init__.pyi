@@ -25,5 +25,8 @@ from .naming import name_classes as name_classes
 from .naming import renamed as renamed
 from .results import AUDIT_SCHEMA_VERSION as AUDIT_SCHEMA_VERSION
 from .results import AuditReport as AuditReport
+from .sampled import SampledAudit as SampledAudit
+from .sampled import audit_sample as audit_sample
+from .sampling import Sample as Sample
 from .streaming import ShardedAudit as ShardedAudit
 from .streaming import audit_in_shards as audit_in_shards

@@ -25,6 +25,7 @@ from ..text import Units, erased_texts, words_as_units
 from ..typing import Array, Progress, Text
 from .erasures import sample_size
 from .measurements import Measured
+from .sampling import Drawing
 
 FIRST = 10
 """Texts in the first round: what decides a third of its texts changes an answer in one of ten, 98 times in 100."""
@@ -50,13 +51,17 @@ class Plan:
     besides: int
 
     @classmethod
-    def of(cls, encoded: EncodedTexts, evidence: Array, keys: Array, config: AuditConfig) -> Plan:
-        """For distinct texts, which of them are evidence, and their `text_key`s, by which they are drawn."""
+    def of(
+        cls, encoded: EncodedTexts, evidence: Array, keys: Array, drawing: Drawing | None, config: AuditConfig
+    ) -> Plan:
+        """For distinct texts, which of them are evidence, their `text_key`s, by which their order is drawn, and how
+        they themselves were drawn from a corpus."""
         units = words_as_units(encoded)
         holders: dict[str, list[int]] = {}
         for i in np.argsort(keys, kind="stable").tolist():
             for word in dict.fromkeys(filter(None, units.keys[i])) if evidence[i] else ():
-                holders.setdefault(word, []).append(i)
+                if drawing is None or drawing.places[i] < drawing.of(word).place:
+                    holders.setdefault(word, []).append(i)
         most_first = sorted(holders.items(), key=lambda item: (-len(item[1]), item[0]))
         tested = {word: rows for word, rows in most_first if len(rows) >= config.min_count}
         return cls(units, tested, len(encoded), sample_size(int(evidence.sum()), config.top_k) + ASKED_AGAIN)

@@ -32,6 +32,7 @@ from .insertions import POOL, Wanted, sides, try_insertions
 from .measurements import Attributed, Measured, Shard, attribute, make_shard, measure
 from .phrases import acting_together, with_phrases
 from .results import AuditReport
+from .sampling import Drawing, Sample
 from .sets import with_set
 
 MAX_CANDIDATES = 1000
@@ -53,6 +54,7 @@ def audit_texts(
     config: AuditConfig | None = None,
     *,
     labels: Array | None = None,
+    sample: Sample | None = None,
     with_cards: bool = True,
     progress: Progress | None = None,
 ) -> AuditReport:
@@ -62,6 +64,7 @@ def audit_texts(
 
     Args:
         labels: True class ids, shape (N,), where they are known.
+        sample: How the texts were drawn, if they are a sample of a larger corpus.
         with_cards: Whether to make cards, which nothing but a person's eye needs.
 
     Raises:
@@ -70,11 +73,12 @@ def audit_texts(
     """
     config = config or AuditConfig()
     check_ordinary(encoded)
-    texts, rows, repeats = _distinct(encoded)
+    texts, rows, repeats = _distinct(encoded, sample)
     with classifier.spent.within(config.budget) as spent:
         how = _by_gradients if "gradients" in classifier.capabilities else _by_asking
         measured, erasures, said = how(classifier, texts, config, progress)
         told: dict[str, Any] = {"rows": rows, "repeats": repeats, "labels": labels, "progress": progress}
+        told["drawing"] = texts.drawing
         shard = _shard(classifier, config, measured, erasures.chosen, **told)
         everywhere = np.searchsorted(rows, repeats.same_as)
         everything = measured.select(everywhere)
@@ -85,10 +89,13 @@ def audit_texts(
             texts_of=lambda indices: {i: encoded.texts[i] for i in indices},
             erasures=erasures,
             inputs=everything,
+            drawing=texts.drawing,
         )
-        report = replace(report, probs=everything.saliency.probs, notes=(*said, *report.notes))
+        about = () if sample is None else (sample.about.note,)
+        report = replace(report, probs=everything.saliency.probs, notes=(*about, *said, *report.notes))
+        report = replace(report, sample=None if sample is None else sample.about)
         if with_cards:
-            distinct = np.flatnonzero(shard.evidence)
+            distinct = np.flatnonzero(shard.evidence & shard.compared)
             pieces = [(rows[distinct], measured.encoded.select(distinct), shard.probs[distinct])]
             report = complete(report, classifier, lambda: pieces, texts.keys[everywhere], config, progress)
     return replace(report, answers=spent.answers, seconds=round(spent.seconds, 3))
@@ -96,23 +103,32 @@ def audit_texts(
 
 def answers_needed(encoded: EncodedTexts, config: AuditConfig) -> tuple[int, int]:
     """How many answers it takes to audit what only answers; see `ShortcutGuardrail.answers_needed`."""
-    texts, rows, _ = _distinct(encoded)
+    texts, rows, _ = _distinct(encoded, None)
     least, most = Plan.of(*texts, config).answers()
     most += int(ADDED * (2 + config.top_k) * len(rows))
     return (min(least, config.budget), min(most, config.budget)) if config.budget else (least, most)
 
 
 class _Texts(NamedTuple):
-    """D distinct texts, which of them are evidence, and their `text_key`s, both of shape (D,)."""
+    """D distinct texts, which of them are evidence, and their `text_key`s, both of shape (D,), and how they were drawn
+    from a larger corpus."""
 
     encoded: EncodedTexts
     evidence: Array
     keys: Array
+    drawing: Drawing | None = None
+
+    def tried(self, top_k: int) -> Array:
+        """Which of them erasures are tried in."""
+        of_all = self.evidence if self.drawing is None else self.evidence & self.drawing.compared
+        return sampled_texts(self.keys, of_all, top_k)
 
 
-def _distinct(encoded: EncodedTexts) -> tuple[_Texts, Array, Repeats]:
+def _distinct(encoded: EncodedTexts, sample: Sample | None) -> tuple[_Texts, Array, Repeats]:
     """The distinct ones of N texts, which rows these are, and which repeat another."""
     keys = np.array([text_key(text) for text in encoded.texts], dtype=np.uint64)
+    if sample is not None:
+        return _Texts(encoded, sample.repeats.evidence, keys, sample.drawing), sample.repeats.same_as, sample.repeats
     repeats = find_repeats(keys, [evidence_key(text) for text in encoded.texts])
     rows = np.flatnonzero(repeats.weights > 0)
     return _Texts(encoded.select(rows), repeats.evidence[rows], keys[rows]), rows, repeats
@@ -127,8 +143,7 @@ def _by_gradients(reader: Reader, texts: _Texts, config: AuditConfig, progress: 
     if classifier.mask_token_id is None and (config.unit == "token" or config.erasure not in ("auto", "cut")):
         require(classifier, "masks", "an audit of tokens, or by another erasure than cutting")
     found = attribute(classifier, texts.encoded, config, progress=progress)
-    tried = sampled_texts(texts.keys, texts.evidence, config.top_k)
-    erasures = try_erasures(classifier, found, tried, texts.keys, config)
+    erasures = try_erasures(classifier, found, texts.tried(config.top_k), texts.keys, config)
     return measure(classifier, found, config, erasures.chosen, progress=progress), erasures, ()
 
 
@@ -142,8 +157,7 @@ def _by_asking(reader: Reader, texts: _Texts, config: AuditConfig, progress: Pro
     measured, said = ask_words(reader, texts.encoded, plan, config, progress=progress)
     assert measured.ends is not None
     found = Attributed(measured.encoded, measured.units, replace(measured.saliency, positions=measured.ends))
-    tried = sampled_texts(texts.keys, texts.evidence, config.top_k)
-    erasures = try_erasures(reader, found, tried, texts.keys, config)
+    erasures = try_erasures(reader, found, texts.tried(config.top_k), texts.keys, config)
     return measured, erasures, (*said, *unsteady(reader, cast("Sequence[Text]", texts.encoded.texts)))
 
 
@@ -296,9 +310,10 @@ def make_report(
     texts_of: TextsOf,
     erasures: Erasures | None = None,
     inputs: Measured | None = None,
+    drawing: Drawing | None = None,
 ) -> AuditReport:
     """Everything that an audit says, but for its cards, from shards that were made with this configuration."""
-    totals = _totals(shards, len(label_names))
+    totals = _totals(lambda: map(_at_random, shards()), len(label_names))
     controls = totals.pop("n_controls")
     phrases = acting_together(shards) if config.unit == "phrase" else {}
     if config.unit == "phrase":
@@ -308,6 +323,8 @@ def make_report(
     order = _ranking(sums, outcomes)[:MAX_CANDIDATES]
     details = find_details(shards, [sums.names[i] for i in order[:DETAILED]], config.n_examples, label_names, texts_of)
     candidates = tuple(_candidate(sums, outcomes, i, config, label_names, details) for i in order)
+    if drawing is not None:
+        candidates = tuple(replace(c, n_texts=drawing.of(c.text).n) for c in candidates)
     return AuditReport(
         unit=config.unit,
         top_k=config.top_k,
@@ -325,6 +342,12 @@ def make_report(
         segmenter=segmenter_name(),
         **totals,
     )
+
+
+def _at_random(shard: Shard) -> Shard:
+    """The shard without the texts that were drawn for their words."""
+    counts = shard.compared
+    return replace(shard, weights=np.where(counts, shard.weights, 0), evidence=shard.evidence & counts)
 
 
 def _totals(shards: Shards, n_classes: int) -> dict[str, Any]:

@@ -138,7 +138,7 @@ def tally(shards: Shards, config: AuditConfig) -> Tally:
         sums = np.concatenate([sums, np.zeros(len(names) - len(sums), sums.dtype)])
         sums["n_words"][ids] = shard.n_words
         _add_shard(sums, shard, ids, config.confidence)
-        n_texts += int(shard.evidence.sum())
+        n_texts += int((shard.evidence & shard.compared).sum())
     rows = np.arange(len(sums))
     target = sums["pull"].argmax(axis=1) if len(sums) else rows
     lost = sums["lost"][rows, target]
@@ -172,7 +172,7 @@ def _add_shard(sums: Array, shard: Shard, ids: Array, confidence: float) -> None
     important = shard.masked >= 0
     np.add.at(sums["count"], keys[important], shard.weights[shard.texts[important]])
     chosen = np.flatnonzero(shard.evidence[shard.texts])
-    np.add.at(sums["held"], keys[chosen], 1)
+    np.add.at(sums["held"], keys[chosen[shard.compared[shard.texts[chosen]]]], 1)
     chosen = chosen[shard.masked[chosen] != NOT_ASKED]
     keys, texts, important = keys[chosen], shard.texts[chosen], important[chosen]
     before, after = shard.probs[texts], shard.rest_probs(chosen)
@@ -224,18 +224,20 @@ def count_levels(shards: Shards, sums: Tally, flagged: Sequence[int], config: Au
     for shard in shards():
         texts, answer, speaks = heard(shard, masked, config)
         strength = levels(texts)
-        np.add.at(answers, answer[shard.evidence & speaks], 1)
+        compared = shard.evidence & shard.compared
+        np.add.at(answers, answer[compared & speaks], 1)
         for c in range(n_classes):
-            np.add.at(every[c], strength[shard.evidence, c], 1)
+            np.add.at(every[c], strength[compared, c], 1)
         ids = np.array([names[name] for name in shard.names], dtype=np.int64)[shard.keys]
         chosen = np.flatnonzero(shard.evidence[shard.texts] & (row[ids] >= 0))
         ids, holders = ids[chosen], shard.texts[chosen]
         target = sums.target[ids]
-        np.add.at(given, row[ids], (answer[holders] == target) & speaks[holders])
-        np.add.at(held, (row[ids], strength[holders, target]), 1)
         asked = shard.masked[chosen] != NOT_ASKED
         rest = shard.rest_probs(chosen[asked])[np.arange(int(asked.sum())), target[asked]]
         np.add.at(rests, (row[ids[asked]], levels(rest)), 1)
+        ids, holders, target = (x[compared[holders]] for x in (ids, holders, target))
+        np.add.at(given, row[ids], (answer[holders] == target) & speaks[holders])
+        np.add.at(held, (row[ids], strength[holders, target]), 1)
     target = sums.target[candidates]
     against = sums.without[candidates] - (answers[target] - given)
     return LevelCounts(candidates, every[target] - held, rests, against)

@@ -143,6 +143,8 @@ class Candidate:
         examples: The texts with the largest effect; for the first candidates of the ranking.
         labelled: What labels say, if there are any; for the first candidates of the ranking.
         insertion: The effect of adding it to texts without it, if that was measured.
+        n_texts: In a sample: how many distinct texts of the corpus were searched for it; `n_present` contain it.
+            `None` if the audit has all texts.
     """
 
     text: str
@@ -168,6 +170,7 @@ class Candidate:
     alternative_wording: bool = False
     collective: bool = False
     insertion: Insertion | None = None
+    n_texts: Count | None = None
 
     @property
     def found(self) -> bool:

@@ -36,6 +36,7 @@ from ..text import (
     words_as_units,
 )
 from ..typing import Array, Erasure, Progress
+from .sampling import Drawing
 
 NOT_ASKED = -2
 """In `Shard.masked`: it is in the text, but nobody asked what the text is answered without it."""
@@ -57,6 +58,7 @@ class Shard:
         rows: Which input each text is, shape (D,).
         weights: How many inputs have exactly this text, shape (D,).
         evidence: Whether the text counts as evidence: False for near-identical repeats of an earlier one, shape (D,).
+        compared: Whether it stands for the texts without a word; False where it was drawn for its words, shape (D,).
         labels: True class ids, shape (D,), -1 without labels.
         probs: Class probabilities, shape (D, C), float32.
         truncated: Whether the text was cut, shape (D,).
@@ -83,6 +85,7 @@ class Shard:
     rows: Array
     weights: Array
     evidence: Array
+    compared: Array
     labels: Array
     probs: Array
     truncated: Array
@@ -216,6 +219,7 @@ def make_shard(
     repeats: Repeats,
     labels: Array | None = None,
     known_phrases: tuple[str, ...] = (),
+    drawing: Drawing | None = None,
     progress: Progress | None = None,
 ) -> Shard:
     """Put what was measured into a shard; for the unit `phrase`, mask recurring phrases first.
@@ -223,6 +227,7 @@ def make_shard(
     Args:
         rows: Which of N inputs each text is, shape (D,).
         labels: Class ids of the inputs, shape (N,).
+        drawing: How the texts were drawn, if they are a sample.
     """
     encoded, saliency, units = measured.encoded, measured.saliency, measured.units
     before, after = predicted_probabilities(saliency, measured.effects)
@@ -237,10 +242,12 @@ def make_shard(
         how: dict[str, Any] = {"erasure": erasure, "stage": "Masking phrases", "progress": progress}
         joint = masking_effects(classifier, encoded, first, units=units, last=last, **how)
         _add_phrases(table, measured, first, last, joint, phrases)
+    compared = np.ones(len(encoded), dtype=bool) if drawing is None else drawing.compared
     return Shard(
         rows=np.asarray(rows, dtype=np.int64),
         weights=repeats.weights[rows],
         evidence=repeats.evidence[rows],
+        compared=compared,
         labels=np.full(len(encoded), -1, dtype=np.int64) if labels is None else labels[rows].astype(np.int64),
         probs=saliency.probs,
         truncated=encoded.truncated,
@@ -249,7 +256,7 @@ def make_shard(
         agreement=agreement,
         top_agrees=top_agrees,
         phrases=tuple(sorted(phrases)),
-        **table.arrays(saliency.probs.shape[1], measured.not_asked),
+        **table.arrays(saliency.probs.shape[1], measured.not_asked, drawing),
     )
 
 
@@ -300,11 +307,15 @@ class _Occurrences:
             self.probs.append(probs)
         self.rows[text, key] = (text, key, rank, score, span, masked, interaction, joint)
 
-    def arrays(self, n_classes: int, not_asked: Set[str]) -> dict[str, Any]:
+    def arrays(self, n_classes: int, not_asked: Set[str], drawing: Drawing | None) -> dict[str, Any]:
         rows = np.array(list(self.rows.values()), dtype=_OCCURRENCE)
         rows = rows[np.argsort(rows["texts"], kind="stable")]
         open_ = np.array([not not_asked.isdisjoint(name.split(" ")) for name in self.index], dtype=bool)
         rows["masked"][(rows["masked"] < 0) & open_[rows["keys"]]] = NOT_ASKED
+        if drawing is not None:  # of a word that a text was not drawn for, it says nothing
+            places = np.array([drawing.of(name).place for name in self.index])
+            for_others = drawing.places[rows["texts"]] >= places[rows["keys"]]
+            rows["masked"][for_others], rows["ranks"][for_others] = NOT_ASKED, -1
         return {
             "names": tuple(self.index),
             "n_words": np.array(self.n_words, dtype=np.int16),

@@ -33,6 +33,7 @@ from .erasures import Erasures
 from .evidence import Agreement, Candidate, ImportantToken
 from .insertions import Insertions
 from .measurements import Measured
+from .sampling import Sampled
 
 AUDIT_SCHEMA_VERSION = 1
 """The layout of `audit.json` that is written and rendered."""
@@ -75,6 +76,8 @@ class AuditReport(Shown):
         answers: How many texts, whole or without words, were predicted for this audit; `None` if that was not counted.
         would_take: The `shortcuts.Shortcut`s that `fit` would treat as shortcuts by default, if that was computed.
         segmenter: What split words in scripts without spaces.
+        sample: How the texts were sampled from a larger corpus; `None` if they are all. In a sample, `n` and all totals
+            are of its random part.
     """
 
     n: int
@@ -105,6 +108,7 @@ class AuditReport(Shown):
     probs: Array | None = field(default=None, compare=False)
     would_take: tuple[Any, ...] | None = None
     segmenter: str | None = None
+    sample: Sampled | None = None
     answers: int | None = field(default=None, compare=False)
     seconds: float | None = field(default=None, compare=False)
 

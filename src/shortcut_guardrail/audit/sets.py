@@ -41,6 +41,7 @@ from ..stats import LEVELS, Placements, levels, p_of_placements, relative_effect
 from ..typing import Array
 from .context import EVEN, Outcomes, Shards, Tally, count_levels, heard, tally
 from .measurements import Shard
+from .sampling import mixed
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def with_set(shards: Shards, sums: Tally, outcomes: Outcomes, config: AuditConfi
     left_out = outcomes.alternative_wording.copy()
     left_out[list(outcomes.flagged)] = True
     names = {name for name, out in zip(sums.names, left_out, strict=True) if out}
+    shards = _only(shards, lambda shard: shard.compared)
     p_value = set_p_value(shards, config, names)
     members = find_set(_only(shards, _holding_none(names)), config).members if p_value <= config.fdr else {}
     chosen = np.array([name in members for name in sums.names], dtype=bool)
@@ -106,12 +108,9 @@ def set_p_value(shards: Shards, config: AuditConfig, left_out: Set[str] = frozen
 
 
 def _coin(rows: Array) -> Array:
-    """0 or 1 for each number: the lowest bit of its splitmix64 hash (Steele, Lea and Flood 2014)."""
-    x = rows.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-    hashed: Array = (x ^ (x >> np.uint64(31))) & np.uint64(1)
-    return hashed
+    """0 or 1 for each number: the lowest bit of its hash."""
+    lowest: Array = mixed(rows) & np.uint64(1)
+    return lowest
 
 
 def find_set(shards: Shards, config: AuditConfig) -> WordSet:

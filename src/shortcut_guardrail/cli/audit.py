@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import sys
@@ -19,12 +20,13 @@ from ..config import AuditConfig
 from ..data import FileTexts, MemoryTexts, TextData, Texts, TextSource, read_data, to_json, write_folder
 from ..errors import ConfigError
 from ..text import visible_name
+from ..typing import Progress
 from . import options
 from .compare import exit_by
 from .running import stderr
 
 if TYPE_CHECKING:
-    from ..audit import AuditReport
+    from ..audit import AuditReport, Sample
     from ..guardrail import ShortcutGuardrail
 
 _setting = partial(typer.Option, rich_help_panel="Settings")
@@ -32,6 +34,11 @@ STREAMED_BYTES = 64 * 2**20
 """Files from this size on are read and audited in shards without being asked."""
 
 _paid = partial(typer.Option, metavar="N", min=0, rich_help_panel="Any classifier")
+
+PROPOSED_SAMPLE = 20_000
+"""Texts that are proposed where there are at least twice as many."""
+
+SAMPLE_FILE = "sample.csv"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +113,14 @@ def audit(
         int, _setting(metavar="N", help="Texts in memory at a time; 0 for all, or 2000 for large files.", min=0)
     ] = 0,
     resume: Annotated[bool, _setting("--resume", help="Resume an interrupted audit in shards.")] = False,
+    sample: Annotated[
+        int,
+        _setting(
+            metavar="N",
+            help="Audit about N texts of a large file: random ones, then more with words that matter; 0 for all.",
+            min=0,
+        ),
+    ] = 0,
     columns: options.Columns,
     loading: options.ModelOrGuardLoading,
     output: options.Output,
@@ -133,8 +148,10 @@ def audit(
     chosen["budget"] = budget
     config = AuditConfig(unit=unit, top_k=top_k, fdr=fdr, **chosen)
     given = {**columns.given(), "label_column": label_column}
-    large = _is_large(data) and not is_spec(model)
-    found = None if large else _read(data, given, loading.label_of(model))
+    if sample and (shard_size or resume):
+        raise ConfigError("--sample audits its texts in one piece. Leave --shard-size and --resume out.")
+    large = _is_large(data) and not is_spec(model) and not sample
+    found = None if large or sample else _read(data, given, loading.label_of(model))
     source: Any = FileTexts(data, **given) if found is None else MemoryTexts(found.texts, found.labels, name=data)
     how: dict[str, Any] = {"redact": redact, "hashes": not no_text_hashes, "overwrite": output.overwrite}
     how["about"] = {"model": model, "data": data, "folder": str(out), "date": date.today().isoformat()}
@@ -149,7 +166,11 @@ def audit(
         output.finish(documents)
         exit_by(*(check_conditions(one, conditions) for one in documents.values()), names=[*documents])
         return
-    if shard_size or resume or found is None:
+    if sample:
+        paying.agree(guard, next(_pieces(source, sample)), config, output=output)
+        document = _audit_sample(guard, source, sample, config, out, output=output, **how)
+    elif shard_size or resume or found is None:
+        _propose_sample(source, output)
         document = _audit_in_shards(guard, source, config, out, resume=resume, output=output, **how)
     else:
         labels = None if found.labels is None else options.class_ids(found, guard)
@@ -160,6 +181,8 @@ def audit(
         output.say(f"Written: {out / AUDIT_FILE}")
         output.say(f"         {out / 'report.html'}")
         output.say(f"         {out / 'important_tokens.jsonl'} (input by input)")
+        if sample and not redact:
+            output.say(f"         {out / SAMPLE_FILE} (the texts of the sample, for the commands that follow)")
     output.finish(document)
     exit_by(check_conditions(document, conditions))
 
@@ -169,6 +192,54 @@ def _is_large(data: str) -> bool:
         return Path(data).is_file() and Path(data).stat().st_size >= STREAMED_BYTES
     except (OSError, ValueError):  # which is told about when it is read
         return False
+
+
+def _audit_sample(
+    guard: ShortcutGuardrail,
+    source: TextSource,
+    size: int,
+    config: AuditConfig,
+    out: Path,
+    *,
+    output: options.Output,
+    **how: Any,
+) -> dict[str, Any]:
+    from .rows import rendered
+
+    with output.progress() as progress:
+        found = guard.audit_sample(source, size, config=config, progress=progress)
+        report = _with_taken(guard, found.sample.texts, found.report, config, progress)
+    if not how["redact"]:
+        how["about"] |= {"data": str(out / SAMPLE_FILE), "corpus": how["about"]["data"]}
+        how["sample"] = rendered(_rows_of(found.sample), ".csv")
+    return write_audit(report, _inputs(report, how["redact"]), out, **how)
+
+
+def _pieces(source: TextSource, size: int) -> Iterator[Any]:
+    """The texts in pieces of so many."""
+    texts = (text for some, _ in source.chunks() for text in some)
+    while piece := list(itertools.islice(texts, size)):
+        yield piece
+
+
+def _rows_of(drawn: Sample) -> list[dict[str, Any]]:
+    """The texts of a sample, in columns that need not be named, with their labels and their numbers in the corpus."""
+    rows = []
+    for i, (row, text) in enumerate(zip(drawn.rows.tolist(), drawn.texts, strict=True)):
+        one: dict[str, Any] = {"text": text} if isinstance(text, str) else {"text": text[0], "text_pair": text[1]}
+        one |= {} if drawn.labels is None else {"label": drawn.labels[i]}
+        rows.append(one | {"row": row})
+    return rows
+
+
+def _propose_sample(source: TextSource, output: options.Output) -> None:
+    """Say what a sample of many texts would save."""
+    n = sum(map(len, _pieces(source, PROPOSED_SAMPLE))) if output.speaks else 0
+    if n >= 2 * PROPOSED_SAMPLE:
+        output.say(
+            f"This audits all {n:,} texts. --sample {PROPOSED_SAMPLE} asks about {PROPOSED_SAMPLE / n:.0%} of them, "
+            "and adds texts with the words that matter."
+        )
 
 
 def _read(data: str, columns: dict[str, Any], label: str | None) -> TextData:
@@ -194,14 +265,22 @@ def make_audit(
 
     with output.progress(quiet=own_rank() > 0) as progress:
         report = guard.audit(texts, labels=labels, config=config, progress=progress)
-        if not guard.is_fitted and report.unit != "token" and not config.budget:
-            found = guard.find_shortcuts(texts, report=report, progress=progress)
-            report = replace(report, would_take=tuple(item for item in found.items if item.reliance_removed))
+        report = _with_taken(guard, texts, report, config, progress)
     return report, {} if out is None else write_audit(report, _inputs(report, how["redact"]), out, **how)
 
 
+def _with_taken(
+    guard: ShortcutGuardrail, texts: Texts, report: AuditReport, config: AuditConfig, progress: Progress | None
+) -> AuditReport:
+    """The report with what `fit --audit` would take."""
+    if guard.is_fitted or report.unit == "token" or config.budget:
+        return report
+    found = guard.find_shortcuts(texts, report=report, progress=progress)
+    return replace(report, would_take=tuple(item for item in found.items if item.reliance_removed))
+
+
 def _inputs(report: AuditReport, redact: bool) -> Iterator[dict[str, Any]]:
-    return (report.input_to_dict(index, redact=redact) for index in range(report.n))
+    return (report.input_to_dict(index, redact=redact) for index in range(len(report.encoded)))
 
 
 def key_of(out: Path) -> str:
@@ -213,7 +292,13 @@ def key_of(out: Path) -> str:
 
 
 def _audit_labels(
-    guard: ShortcutGuardrail, texts: Texts, config: AuditConfig, out: Path, *, output: options.Output, **how: Any
+    guard: ShortcutGuardrail,
+    texts: Texts,
+    config: AuditConfig,
+    out: Path,
+    *,
+    output: options.Output,
+    **how: Any,
 ) -> dict[str, dict[str, Any]]:
     """Audit each label of a model that can give a text several: a folder with an audit of each, and one table."""
     from ..report import label_rows, print_labels, render_labels
@@ -231,7 +316,8 @@ def _audit_labels(
     def fill(folder: Path) -> None:
         for row, (label, report) in zip(rows, reports.items(), strict=True):
             (own := folder / row["folder"]).mkdir()
-            _fill(own, report, documents[label], _inputs(report, how["redact"]), redact=how["redact"])
+            inputs = _inputs(report, how["redact"])
+            _fill(own, report, documents[label], inputs, redact=how["redact"], sample=how.get("sample"))
         (folder / LABELS_FILE).write_text(to_json(rows), encoding="utf-8")
         (folder / "report.html").write_text(render_labels(rows, fdr=config.fdr), encoding="utf-8")
 
@@ -273,20 +359,28 @@ def write_audit(
 ) -> dict[str, Any]:
     """Write the folder of an audit, and return what its `audit.json` holds."""
     document = _document(report, **how)
-    fill = partial(_fill, report=report, document=document, inputs=inputs, redact=how["redact"])
+    fill = partial(
+        _fill, report=report, document=document, inputs=inputs, redact=how["redact"], sample=how.get("sample")
+    )
     write_folder(out, fill, key=key_of(out), overwrite=overwrite)
     return document
 
 
 def _document(
-    report: AuditReport, *, redact: bool, hashes: bool, about: Mapping[str, str] | None = None, **_: bool
+    report: AuditReport, *, redact: bool, hashes: bool, about: Mapping[str, str] | None = None, **_: Any
 ) -> dict[str, Any]:
     document = (report if hashes else report.without_text_hashes()).to_dict(redact=redact)
     return document | ({"about": dict(about)} if about else {})
 
 
 def _fill(
-    folder: Path, report: AuditReport, document: dict[str, Any], inputs: Iterable[dict[str, Any]], *, redact: bool
+    folder: Path,
+    report: AuditReport,
+    document: dict[str, Any],
+    inputs: Iterable[dict[str, Any]],
+    *,
+    redact: bool,
+    sample: str | None = None,
 ) -> None:
     from ..decisions import AUDIT_FILE
     from ..report import render_audit
@@ -295,6 +389,8 @@ def _fill(
     (folder / PREDICTIONS_FILE).write_bytes(predictions_of(report))
     (folder / AUDIT_FILE).write_text(to_json(document), encoding="utf-8")
     (folder / "report.html").write_text(render_audit(document, redact=redact), encoding="utf-8")
+    if sample is not None:
+        (folder / SAMPLE_FILE).write_text(sample, encoding="utf-8")
     with (folder / "important_tokens.jsonl").open("w", encoding="utf-8") as lines:
         for one in inputs:
             lines.write(json.dumps(one, ensure_ascii=False) + "\n")

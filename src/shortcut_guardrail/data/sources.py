@@ -18,7 +18,10 @@ _READ = 1024  # records at a time
 class TextSource(Protocol):
     """Texts that can be read from the start as often as needed."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        ...
 
     def chunks(self) -> Iterator[tuple[Texts, list[str] | None]]:
         """Texts, or pairs, with their labels as written (`None` for a source without), a piece at a time."""

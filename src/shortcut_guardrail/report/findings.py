@@ -90,7 +90,8 @@ def _audited(document: Document) -> str:
     about: dict[str, str] = {key: visible_name(value) for key, value in document.get("about", {}).items()}
     model = f" '{about['model']}'" if "model" in about else ""
     distinct = "" if document["n_distinct"] == document["n"] else f" ({document['n_distinct']:,} distinct)"
-    of, on = f" from '{about['data']}'" if "data" in about else "", f" on {about['date']}" if "date" in about else ""
+    data = about.get("corpus", about.get("data"))
+    of, on = f" from '{data}'" if data else "", f" on {about['date']}" if "date" in about else ""
     return f"The model{model} was audited with {counted(document['n'], 'text')}{distinct}{of}{on}."
 
 

@@ -144,9 +144,9 @@ def ranked_shortcuts(
             fixed = fixed_phrases(words_as_units(texts), LEAST_TEXTS) if config.unit == "phrase" else {}
             counts = {phrase: len(rows) for phrase, rows in fixed.items()}
             brought = similar_words(classifier, texts, probs, report, phrases=counts, config=config.audit())
-    least = config.influential_share * report.n
+    least = config.influential_share * report.n / max(report.n_distinct, 1)  # of each text that was looked through
     items = {
-        candidate.text: _audited(candidate, dominant, brought, config, least)
+        candidate.text: _audited(candidate, dominant, brought, config, least * (candidate.n_texts or report.n_distinct))
         for candidate in report.candidates
         if candidate.text in brought or not np.isnan(candidate.p_value)
     }
