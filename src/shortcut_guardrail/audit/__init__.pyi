@@ -28,5 +28,6 @@ from .results import AuditReport as AuditReport
 from .sampled import SampledAudit as SampledAudit
 from .sampled import audit_sample as audit_sample
 from .sampling import Sample as Sample
+from .sampling import Sampled as Sampled
 from .streaming import ShardedAudit as ShardedAudit
 from .streaming import audit_in_shards as audit_in_shards

@@ -32,7 +32,7 @@ class Sampled:
         n_distinct: Its distinct texts; near-identical repeats count once.
         n_base: Distinct texts that were sampled from all. The report's totals are over them and their repeats.
         n_more: Distinct texts that were added for the `words`.
-        words: Words and phrases that changed predictions in the base, so that more texts with them were added.
+        words: Words and phrases that changed predictions in these, so that more texts with them were added.
         share: The share of all distinct texts with one of these words that are in the sample.
     """
 

@@ -90,6 +90,7 @@ def _audited(document: Document) -> str:
     about: dict[str, str] = {key: visible_name(value) for key, value in document.get("about", {}).items()}
     model = f" '{about['model']}'" if "model" in about else ""
     distinct = "" if document["n_distinct"] == document["n"] else f" ({document['n_distinct']:,} distinct)"
+    distinct += f", a random sample of {sample['n']:,}" if (sample := document.get("sample")) else ""
     data = about.get("corpus", about.get("data"))
     of, on = f" from '{data}'" if data else "", f" on {about['date']}" if "date" in about else ""
     return f"The model{model} was audited with {counted(document['n'], 'text')}{distinct}{of}{on}."

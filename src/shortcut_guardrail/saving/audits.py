@@ -13,7 +13,17 @@ from typing import Annotated, Any, NotRequired
 import numpy as np
 from typing_extensions import TypedDict
 
-from ..audit import AUDIT_SCHEMA_VERSION, Agreement, AuditReport, Candidate, Defaults, Erasures, Insertions, read_result
+from ..audit import (
+    AUDIT_SCHEMA_VERSION,
+    Agreement,
+    AuditReport,
+    Candidate,
+    Defaults,
+    Erasures,
+    Insertions,
+    Sampled,
+    read_result,
+)
 from ..cards import Card
 from ..config import Unit
 from ..data import Count, Defined, NotEmpty, Share, Word, check_whole, checked, numbers_file, read_numbers
@@ -68,6 +78,7 @@ class Layout(TypedDict):
     insertions: NotRequired[Insertions | None]
     defaults: NotRequired[Defaults | None]
     segmenter: NotRequired[str | None]
+    sample: NotRequired[Sampled | None]
     answers: NotRequired[Count | None]
     seconds: NotRequired[float | None]
     fit_would_take: NotRequired[tuple[_Taken, ...]]
