@@ -45,3 +45,13 @@ def test_processes_that_have_to_share_a_gpu_talk_without_nccl(monkeypatch, gpus,
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
     assert (processes._backend(), chosen) == (backend, taken)
+
+
+@pytest.mark.parametrize("command", ["audit", "predict", "evaluate"])
+def test_other_commands_do_not_do_the_same_work_in_several_processes(
+    command, refused, monkeypatch, write_csv, tmp_path
+):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    data, out = write_csv("texts.csv", ("good", "a")), () if command == "evaluate" else ("--out", tmp_path / "out.csv")
+    said = refused(command, "model", data, *out)
+    assert f"'{command}' is done by one process, but this is one of several" in said

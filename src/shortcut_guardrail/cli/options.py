@@ -6,6 +6,7 @@ The fields of a group are the options that typer sees; a command receives the gr
 from __future__ import annotations
 
 import inspect
+import os
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -382,6 +383,11 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def call(*, help_all: bool = False, **given: Any) -> Any:  # its callback has answered
+        name = function.__name__.replace("_", "-")
+        if name != "fit" and os.environ.get("WORLD_SIZE", "1") != "1":  # before PyTorch is loaded to ask
+            from ..models import check_alone
+
+            check_alone(f"'{name}'")
         for name, group in groups.items():
             given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
         return function(**given)
