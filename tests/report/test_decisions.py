@@ -65,7 +65,7 @@ def test_what_was_decided_and_by_whom(printed):
     )
     assert "among all decisions, 1 of them need more answers (`--keep-asking`). `fit` applies all." in last
     assert "2 word groups with fewer than 8 prediction changes cannot" in last
-    assert "3 answers do not count yet" in last
+    assert "3 answers cannot count yet" in last
     assert last.endswith("Written: d.json Next: fit it")
     # The partner: nothing was decided, and nobody but people was asked.
     said = printed(print_decided, Decisions(DECIDED.cards[2:3]), Path("d.json"), "fit it")

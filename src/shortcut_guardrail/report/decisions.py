@@ -117,7 +117,7 @@ def print_decided(decisions: Decisions, file: Path, command: str, *, undecidable
         say(f"{counted(undecidable, 'word group')} with {few} cannot be decided by answers. Audit more texts.")
     if waiting := sum(card.waiting for card in decisions.cards):
         say(
-            f"{counted(waiting, 'answer')} do not count yet, because their texts also contain a shortcut word decided "
+            f"{counted(waiting, 'answer')} cannot count yet, because the text also contains a shortcut word decided "
             "here. Run `questions` again: it recounts without these words."
         )
     say(f"Written: {file}")
