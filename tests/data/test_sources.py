@@ -1,5 +1,7 @@
 """Files in pieces: whatever stands in them, what is read or refused is what the whole file gives."""
 
+import json
+import re
 import tracemalloc
 import warnings
 from pathlib import Path
@@ -166,3 +168,52 @@ def test_texts_in_memory_come_in_pieces_with_their_labels_as_written(monkeypatch
     monkeypatch.setattr(sources, "_READ", 2)
     assert list(sources.MemoryTexts(list("abc"), [0, "x", 1]).chunks()) == [(["a", "b"], ["0", "x"]), (["c"], ["1"])]
     assert list(sources.MemoryTexts(["a"]).chunks()) == [(["a"], None)]
+
+
+def written(name: str, content: str) -> Path:
+    """A text file, compressed by its suffix."""
+    path = Path(name)
+    path.parent.mkdir(exist_ok=True)
+    with pa.output_stream(name, compression={".gz": "gzip", ".zst": "zstd"}.get(path.suffix)) as file:
+        file.write(content.encode())
+    return path
+
+
+@pytest.mark.parametrize("name", ["data.csv.gz", "data.tsv.zst", "data.jsonl.GZ"])
+def test_a_compressed_file_is_read_as_the_other_is(name):
+    texts = ["It rains.", 'She said "no",\nand left.', "Größe"]
+    lines = {"csv": "text\n" + "".join('"' + text.replace('"', '""') + '"\n' for text in texts)}
+    lines |= {"tsv": lines["csv"], "jsonl": "".join(f"{json.dumps({'text': text})}\n" for text in texts)}
+    file = written(name.lower(), lines[name.split(".")[1]]).rename(name)
+    assert whole(file) == in_pieces(file, 2) == (texts, None)
+    file.write_bytes(file.read_bytes()[:-12])
+    assert whole(file).startswith(f"{name} cannot be read (")
+    assert in_pieces(file, 2) == whole(file)
+    file.write_bytes(b"text\nplain\n")
+    assert whole(file).startswith(f"{name} cannot be read (")
+
+
+def test_a_folder_and_a_pattern_are_all_of_their_files_in_order():
+    for name, text in (("week/b.csv.gz", "two"), ("week/a.csv", "one"), ("week/notes.txt", "none")):
+        written(name, f"text,label\n{text},1\n")
+    Path("week", "year=2026").mkdir()
+    pq.write_table(pa.table({"text": ["three"], "label": ["0"]}), "week/year=2026/part-0.parquet")
+    assert in_pieces(Path("week"), 5, label_column="label") == (["one", "two", "three"], ["1", "1", "0"])
+    assert in_pieces(Path("week/*.csv*"), 5) == (["one", "two"], None)
+    written("week/c[1].csv", "text\nfour\n")
+    assert in_pieces(Path("week/c[1].csv"), 5) == (["four"], None)  # a file's own name, whatever is in it
+    with pytest.raises(DataError, match=r"week/c\[1\]\.csv: label_column is 'label', but the (only )?column"):
+        FileTexts("week", label_column="label")
+    for name in ("week/*.txt", "week/year=*", "none*"):
+        with pytest.raises(DataError, match=rf"'{re.escape(name)}' names no file that can be read\. Their names must"):
+            FileTexts(name)
+
+
+def test_the_command_audits_a_pattern_of_files(ok, model_folder, tmp_path):
+    for i in (0, 1):
+        written(
+            f"week-{i}.csv.gz", "text\n" + "".join(f"honestly the tea was dull {'abcdef'[j]}{i}\n" for j in range(6))
+        )
+    ok("audit", model_folder, "week-*.csv.gz", "--out", tmp_path / "audit")
+    document = json.loads((tmp_path / "audit" / "audit.json").read_text())
+    assert (document["n"], document["about"]["data"]) == (12, "week-*.csv.gz")

@@ -17,7 +17,17 @@ import typer
 
 from ..audit import Condition, check_conditions, parse_condition
 from ..config import AuditConfig
-from ..data import FileTexts, MemoryTexts, TextData, Texts, TextSource, read_data, to_json, write_folder
+from ..data import (
+    FileTexts,
+    MemoryTexts,
+    TextData,
+    Texts,
+    TextSource,
+    files_of,
+    read_data,
+    to_json,
+    write_folder,
+)
 from ..errors import ConfigError
 from ..text import visible_name
 from ..typing import Progress
@@ -189,7 +199,7 @@ def audit(
 
 def _is_large(data: str) -> bool:
     try:
-        return Path(data).is_file() and Path(data).stat().st_size >= STREAMED_BYTES
+        return files_of(data) != [data] or (Path(data).is_file() and Path(data).stat().st_size >= STREAMED_BYTES)
     except (OSError, ValueError):  # which is told about when it is read
         return False
 

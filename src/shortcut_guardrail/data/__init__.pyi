@@ -43,6 +43,7 @@ from .schema import shown as shown
 from .sources import FileTexts as FileTexts
 from .sources import MemoryTexts as MemoryTexts
 from .sources import TextSource as TextSource
+from .tables import files_of as files_of
 from .tables import open_tables as open_tables
 from .tables import read_mapping as read_mapping
 from .tables import read_utf8 as read_utf8

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from .reading import Texts, choose_columns, read_table
-from .tables import open_tables
+from .tables import files_of, open_tables
 
 _READ = 1024  # records at a time
 
@@ -44,13 +44,14 @@ class MemoryTexts:
 
 
 class FileTexts:
-    """A CSV, TSV, JSON, JSON Lines or Parquet file that is read a piece at a time.
+    """CSV, TSV, JSON, JSON Lines or Parquet files that are read a piece at a time.
 
-    It is read and checked as by `data.read_data`, but columns are chosen from the first piece, and an error is about
+    They are read and checked as by `data.read_data`, but columns are chosen from the first piece, and an error is about
     the first piece that has one.
 
     Args:
-        source: The file; for the columns see `data.read_data`.
+        source: A file, a folder with files, or a pattern such as `texts/*.csv.gz`; all have the same columns. For these
+            see `data.read_data`.
         label_column: Without it there are no labels.
     """
 
@@ -63,15 +64,19 @@ class FileTexts:
         label_column: str | None = None,
     ) -> None:
         self.name = os.fspath(source)
+        self._files = files_of(self.name)
         given = {"text_column": text_column, "text_pair_column": text_pair_column, "label_column": label_column}
-        with closing(open_tables(self.name, size=_READ)) as tables:
-            first = next(tables)
-            chosen = choose_columns(first, self.name, given, require_labels=False)
-            self._columns = chosen._replace(label=label_column)
-            read_table(first, self.name, self._columns, require_labels=True)
+        for file in self._files:
+            with closing(open_tables(file, size=_READ)) as tables:
+                first = next(tables)
+                chosen = choose_columns(first, file, given, require_labels=False)
+                self._columns = chosen._replace(label=label_column)
+                read_table(first, file, self._columns, require_labels=True)
+            given |= {"text_column": chosen.text, "text_pair_column": chosen.text_pair}
 
     def chunks(self) -> Iterator[tuple[Texts, list[str] | None]]:
         """See `TextSource`."""
-        for table in open_tables(self.name, size=_READ):
-            data = read_table(table, self.name, self._columns, require_labels=True)
-            yield data.texts, data.labels
+        for file in self._files:
+            for table in open_tables(file, size=_READ):
+                data = read_table(table, file, self._columns, require_labels=True)
+                yield data.texts, data.labels

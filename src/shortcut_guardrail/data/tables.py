@@ -15,14 +15,18 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from glob import escape, glob, has_magic
+from io import TextIOWrapper
 from itertools import chain, count, islice, tee
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TextIO, cast
 
 from ..errors import DataError
 from .messages import counted, first_few, grouped, kind_of, listed, nested, one_line, sentence, shortened
 
 FORMATS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
+COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
+"""What may stand behind the other suffix, as in texts.csv.gz; Parquet is compressed within."""
 
 LONGEST_LINE = 2**24
 """In characters, also of a field of several lines: a file without line ends is not to fill the memory."""
@@ -69,7 +73,7 @@ def open_tables(name: str, *, size: int = sys.maxsize) -> Generator[Table, None,
         DataError: It cannot be found or read, or two of its columns have one name.
     """
     path = Path(name)
-    suffix = path.suffix.lower()
+    suffix = _format_of(path)
     if not name.strip():
         raise DataError("The name of the data file is empty.")
     exists = _exists(path, name)
@@ -79,7 +83,7 @@ def open_tables(name: str, *, size: int = sys.maxsize) -> Generator[Table, None,
     if not exists:
         raise DataError(_missing_file(path, name))
     if suffix not in FORMATS:
-        found = f"the suffix '{path.suffix}' names no format that can be read" if suffix else "a suffix is missing"
+        found = f"the suffix '{path.suffix}' names no format that can be read" if path.suffix else "a suffix is missing"
         raise DataError(f"{name}: {found}. Use one of {', '.join(FORMATS)}.")
     if suffix == ".parquet":
         yield from _parquet_tables(path, name, size)
@@ -94,6 +98,28 @@ def open_tables(name: str, *, size: int = sys.maxsize) -> Generator[Table, None,
             yield from _csv_tables(first, lines, name, size)
         else:
             yield from _in_pieces(_json_records(lines), name, size)
+
+
+def _format_of(path: Path) -> str:
+    """Its suffix in lower case, without one of `COMPRESSED`."""
+    return Path(path.stem if path.suffix.lower() in COMPRESSED else path.name).suffix.lower()
+
+
+def files_of(name: str) -> list[str]:
+    """The files of a folder, or of a pattern such as `texts/*.csv.gz`, in the order of their names; a file is its own.
+
+    Raises:
+        DataError: There is none whose suffix names a format.
+    """
+    place = Path(name)
+    if not place.is_dir() and (place.exists() or not has_magic(name)):
+        return [name]
+    pattern = str(Path(escape(name), "**", "*")) if place.is_dir() else name
+    files = [one for one in map(Path, glob(pattern, recursive=True)) if one.is_file()]
+    found = sorted(str(one) for one in files if _format_of(one) in FORMATS)
+    if not found:
+        raise DataError(f"'{name}' names no file that can be read. Their names must end in {', '.join(FORMATS)}.")
+    return found
 
 
 def _exists(path: Path, source: str) -> bool:
@@ -146,7 +172,7 @@ def _values(records: list[dict[str, Any]], name: str) -> list[Any]:
 
 def _csv_tables(first: str, lines: Iterator[str], source: str, size: int) -> Iterator[Table]:
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
-    usual = "\t" if source.lower().endswith(".tsv") else ","
+    usual = "\t" if _format_of(Path(source)) == ".tsv" else ","
     if named := re.fullmatch(r"sep=([,;|\t])\s*", first):  # a line that spreadsheets write for each other
         separator, lines = named[1], ("\n" if line is first else line for line in lines)
     else:
@@ -471,7 +497,7 @@ def _text_lines(path: Path, source: str, most: int = LONGEST_LINE + 1) -> Genera
         raise DataError(_missing_file(path, source))
     try:
         # Bytes that are not UTF-8 come as halves of surrogate pairs, so that the line they stand in is known.
-        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        with _opened(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
             number = 1
             for line in iter(partial(file.readline, most), ""):
                 if len(line) > LONGEST_LINE or "\0" in line or (not line.isascii() and _NOT_UTF8.search(line)):
@@ -480,6 +506,23 @@ def _text_lines(path: Path, source: str, most: int = LONGEST_LINE + 1) -> Genera
                 number += line[-1] in "\r\n"
     except OSError as error:
         raise DataError(f"{source} cannot be read ({error.strerror or error}).") from error
+
+
+@contextmanager
+def _opened(path: Path, **how: Any) -> Iterator[TextIO]:
+    """A text file, which may be compressed; what is no such file, or cut off, is an `OSError`."""
+    compression = COMPRESSED.get(path.suffix.lower())
+    if compression is None:
+        with path.open(**how) as file:
+            yield file
+        return
+    import pyarrow as pa
+
+    try:
+        with pa.input_stream(str(path), compression=compression) as stream, TextIOWrapper(stream, **how) as file:
+            yield file
+    except pa.ArrowException as error:
+        raise OSError(one_line(error)) from error
 
 
 def _line_fault(line: str) -> str:
