@@ -5,7 +5,7 @@
 A TF-IDF classifier with logistic regression is trained on texts of which a class begins with a planted word more often
 than others. The texts that it never saw are audited, all of them and in samples, by `predict_proba` alone. In them the
 planted words stand more often in texts of other classes. Each entry says what is flagged, how many predictions were
-asked for, and of how many words the interval of a sample holds the rate in all texts. Finished cases are kept.
+asked for, and of how many words the interval of its share holds the share in all texts. Finished cases are kept.
 """
 
 from __future__ import annotations
@@ -115,19 +115,11 @@ def counts(flagged: Sequence[str], of_all: Sequence[str], undecided: Sequence[st
 
 
 def _held(report: AuditReport, full: AuditReport) -> dict[str, Any]:
-    """Of how many words the intervals hold what all texts say: the share that holds it, and the flip rate there."""
-    of_all = {one.text: one for one in full.candidates}
-    shares, rates = [], []
-    for one in report.candidates:
-        whole = of_all.get(one.text)
-        if whole is None or one.n_texts is None or one.n_present < CONFIG.min_count:
-            continue
-        low, high = exact_interval(one.n_present, one.n_texts)
-        shares.append(low <= whole.n_present / full.n_distinct <= high)
-        if one.n_distinct >= CONFIG.min_count:
-            low, high = one.interval.flip_rate
-            rates.append(low <= whole.flip_rate <= high)
-    return {"shares": [sum(shares), len(shares)], "flip_rates": [sum(rates), len(rates)]}
+    """Of how many words the interval of the share of texts that hold it contains the share of all texts."""
+    of_all = {one.text: one.n_present / full.n_distinct for one in full.candidates}
+    tested = [one for one in report.candidates if one.text in of_all and one.n_present >= CONFIG.min_count]
+    intervals = [(exact_interval(one.n_present, one.n_texts or report.n_distinct), of_all[one.text]) for one in tested]
+    return {"shares": [sum(low <= share <= high for (low, high), share in intervals), len(tested)]}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -55,7 +55,7 @@ def did_you_mean(name: Any, known: Iterable[str], *, cutoff: float = 0.6) -> str
 
 def counted(number: int, noun: str) -> str:
     """A number with its noun: "1 field", "2 fields"."""
-    return f"{number} {noun if number == 1 else noun + 's'}"
+    return f"{number:,} {noun if number == 1 else noun + 's'}"
 
 
 def shortened(value: str, length: int = 60) -> str:
