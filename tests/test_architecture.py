@@ -145,7 +145,7 @@ LINES_OF = {
     "any classifier": 1_014,
     "words that are added, and cues that are missing": 1_008,
     "audits over weeks": 788,
-    "samples of large files": 593,
+    "samples of large files": 592,
 }
 """The library's lines. Those of the house go up only by lines removed elsewhere, the others with what they name."""
 
