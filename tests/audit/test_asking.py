@@ -70,13 +70,13 @@ def test_words_that_change_nothing_are_asked_about_in_ten_texts_and_stay_tested(
 def test_a_plan_counts_texts_that_are_evidence_and_what_they_take():
     reader, config = word_reader(by_words, NAMES), AuditConfig(min_count=10, budget=44)
     encoded = reader.encode(["good tea"] * 12 + ["bad soup"] * 9 + ["good soup"])
-    plan = Plan.of(encoded, np.arange(22) != 0, np.arange(22), config)
+    plan = Plan.of(encoded, np.arange(22) != 0, np.arange(22), None, config)
     assert [(word, len(rows)) for word, rows in plan.holders.items()] == [("good", 12), ("tea", 11), ("soup", 10)]
     assert plan.besides == 21 + ASKED_AGAIN  # erasures are tried in all that are evidence
     assert plan.answers() == (22 + plan.besides + 3 * 10, 22 + plan.besides + 12 + 11 + 10)
     ask_words(reader, encoded, plan, config)  # two answers a text are enough to begin
     whole = reader.encode(["honestly bad soup"] * 12)  # a word of all texts is asked about in all
-    plan = Plan.of(whole, np.ones(12, dtype=bool), np.arange(12), config)
+    plan = Plan.of(whole, np.ones(12, dtype=bool), np.arange(12), None, config)
     measured, said = ask_words(reader, whole, plan, AuditConfig(min_count=10))
     assert (measured.not_asked, len(said)) == (frozenset(), 1)
 
