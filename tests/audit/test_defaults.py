@@ -8,7 +8,7 @@ import pytest
 from audits import audit, candidate
 from made_answers import bag
 from shortcut_guardrail.audit.auditing import _cues
-from shortcut_guardrail.audit.defaults import LEAST_TEXTS, Defaults, find_defaults, without_words
+from shortcut_guardrail.audit.defaults import LEAST_TEXTS, Defaults, _falls, find_defaults, without_words
 from shortcut_guardrail.report.defaults import defaults_said
 from shortcut_guardrail.text import WordFinder
 
@@ -79,6 +79,14 @@ def test_a_class_falls_where_its_opening_is_cut_though_no_cue_is_known_and_topic
     assert said[2].endswith("when only their second half is. So what keeps them from it stands at the start.")
     # Where the opening says nothing, no class falls to the other.
     assert found(TOSS, texts, bias=-0.5, harmless=("note",)).default is None
+
+
+def test_a_class_that_falls_without_any_word_does_not_fall_for_its_cues():
+    # A text is harmless by its twelve words, and an attack with one less, whichever it is.
+    one = found(dict.fromkeys([*TOPICS, "kindly", "the", "of", "and"], 1.0), corpus(200, 0), bias=-11.5)
+    (held,) = one.held_up
+    assert (held.given, held.by_chance, one.reasons) == ((100, 0), (100, 0), ("halves",))
+    assert [*_falls(0, "attack", (), [replace(held, by_chance=(99, 1))])] == ["cues"]
 
 
 def test_a_frequent_class_is_no_default():

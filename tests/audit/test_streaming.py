@@ -4,10 +4,13 @@ import json
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+import made_shards
 from shortcut_guardrail import AuditConfig, ConfigError, DataError, GuardrailWarning, ShortcutGuardrail, TextClassifier
 from shortcut_guardrail.audit import auditing, streaming
+from shortcut_guardrail.audit.examples import important_units
 from shortcut_guardrail.audit.streaming import MANIFEST
 from shortcut_guardrail.data.sources import MemoryTexts
 from tiny_models import SHORTCUT_TEXTS, planted_bag
@@ -31,7 +34,7 @@ def plain(report):
 @pytest.mark.parametrize("unit", ["token", "word", "phrase"])
 def test_shards_give_what_one_piece_gives(guard, tmp_path, unit):
     config = AuditConfig(unit=unit, top_k=4, min_count=5, shard_size=10)
-    texts = [*TEXTS, TEXTS[0], TEXTS[3], TEXTS[3]]
+    texts = [*TEXTS, TEXTS[0], TEXTS[3], TEXTS[3], TEXTS[0].upper(), f"{TEXTS[3]}!"]  # two are nearly the same
     labels = ["positive" if i % 2 else "negative" for i in range(len(texts))]
     audited = guard.audit_in_shards(MemoryTexts(texts, labels), tmp_path / "partial", config=config)
     assert (audited.n_shards, plain(audited.report)) == (4, plain(guard.audit(texts, labels=labels, config=config)))
@@ -45,6 +48,14 @@ def test_a_phrase_that_recurs_in_one_shard_is_looked_for_in_the_next(guard, tmp_
     audited = guard.audit_in_shards(source, tmp_path / "partial", config=config)
     assert ["good soup" in shard.phrases for shard in audited.shards()] == [True, True]
     assert ["bad tea" in shard.phrases for shard in audited.shards()] == [False, False]
+
+
+def test_the_important_units_of_a_text_are_its_words():
+    text = {"to be honest": 0, "to": 0, "be": 2, "soup": None, "honest": 0}
+    made = made_shards.shard([(2, {"soup": 2}), (2, text)], n_words={"to be honest": 3})
+    made = replace(made, ranks=np.array([0, 0, 2, 1, -1, 0]))
+    listed = [[(unit.text, unit.flips) for unit in important_units(made, i)] for i in (0, 1)]
+    assert listed == [[("soup", False)], [("honest", True), ("be", False), ("to", True)]]
 
 
 @pytest.fixture
