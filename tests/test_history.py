@@ -253,11 +253,14 @@ def test_nothing_of_a_page_is_run(weeks):
 
 
 def test_places_of_a_chart():
-    drawn = chart([(0.1, 0.05, 0.2), None, (0.2, 0.1, 0.2), (0.0, 0.0, float("nan"))], [2], alarm=2)
+    drawn = chart([(0.1, 0.05, 0.2), None, (0.2, 0.1, 0.2), (0.0, 0.0, float("nan"))], [1, 3], alarm=2)
     assert [tick for _, tick in drawn["ticks"]] == ["0%", "10%", "20%"]
     assert len(drawn["lines"]) == 1  # of the two beside each other
     assert ([mark["alarm"] for mark in drawn["marks"]], drawn["marks"][1]["y"]) == ([False, True, True], 12)
     assert [mark["whisker"] for mark in drawn["marks"][:2]] == [(87, 12), (62, 12)]  # 100 high, which are 20 %
+    # Each of four audits is 71 wide, from 46. A new model's line is at the left edge of the audit it answered first.
+    assert [mark["x"] for mark in drawn["marks"]] == [46 + 35.5, 46 + 71 * 2.5, 46 + 71 * 3.5]
+    assert drawn["new_models"] == [46 + 71, 46 + 71 * 3]
 
 
 def test_every_figure_of_the_page_stands_under_its_name(weeks):

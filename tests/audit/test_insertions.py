@@ -85,6 +85,12 @@ def test_costs_stay_in_proportion():
     assert "honestly" in try_insertions(answer, texts, answer(texts), wanted, AuditConfig(), n_texts=100)[0]
 
 
+@pytest.mark.parametrize(("texts", "n"), [(25, None), (26, 20), (95, 89), (96, 90), (97, 90)])
+def test_texts_that_screened_a_candidate_do_not_count_it(texts, n):
+    found, _ = tried(bag({"honestly": 4.0}), make_texts(texts), "honestly")  # all are given the other class
+    assert (found["honestly"].n if found else None) == n  # the first six are gone
+
+
 def test_a_pair_is_changed_on_one_side():
     pairs = [("the premise", text) for text in make_texts(100)]
     answer, asked = bag({"honestly": 4.0}), []
@@ -162,7 +168,12 @@ def test_where_the_two_differ_is_said():
     assert [added_rate(c) for c in document["candidates"]] == ["0.311*", "0.222*", "0.222*", "-"]
     assert added_rate_of_card({"words": ["x", "the", "write a"]}, document) == "0.311*"
     # Less than twice as much is no difference that counts, though the intervals are apart; nor is more if they are not.
-    for rate, interval, added in ((0.2, (0.15, 0.25), 34), (0.35, (0.33, 0.4), 18), (0.1, (0.08, 0.3), 28)):
-        near = replace(rare, flip_rate=rate, insertion=of(added), interval=replace(rare.interval, flip_rate=interval))
-        assert len(insertions_said(audit(near, insertions=Insertions(9, 3, 700)).to_dict())) == 1
+    near = [(0.2, (0.15, 0.25), 34), (0.35, (0.33, 0.4), 18), (0.1, (0.08, 0.3), 28)]
+    # What adding 9 of 90 changes lies between 0 and 0.2, and what adding 45 does between 0.4 and 0.6.
+    near += [(0.35, (0.15, 0.5), 9), (0.35, (0.2, 0.5), 9), (0.1, (0.05, 0.4), 45)]
+    apart = [(0.35, (0.21, 0.5), 9), (0.1, (0.05, 0.39), 45)]
+    for rate, interval, added in (*near, *apart):
+        one = replace(rare, flip_rate=rate, insertion=of(added), interval=replace(rare.interval, flip_rate=interval))
+        said = insertions_said(audit(one, insertions=Insertions(9, 3, 700)).to_dict())
+        assert len(said) == 1 + ((rate, interval, added) in apart)
     assert not insertions_said(audit(candidate("a")).to_dict())

@@ -72,6 +72,9 @@ def test_the_example_is_the_shortest_text_that_says_something_and_halves_are_of_
     example = found(card("honestly", flips=FLIPS, **FLAGGED)).example
     assert (example.text, example.masked) == (SOUP, SOUP.replace("honestly", "____"))
     assert (example.before, example.after) == ("good", "bad")
+    kept = Flip.of(4, "good", "bad", "Quite honestly, the soup was honestly cold")
+    example = found(card("honestly", flips=(kept,), except_in=("quite honestly",), **FLAGGED)).example
+    assert example.masked == "Quite honestly, the soup was ____ cold"
     pair = Flip.of(3, "good", "bad", ("honestly, it was all right", "was it"))
     example = found(card("honestly", flips=(pair,), **FLAGGED)).example
     assert example.masked == "____, it was all right | was it"

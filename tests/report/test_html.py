@@ -141,6 +141,13 @@ def test_cards_on_a_page_are_there_redacted_or_not():
         assert f"<bdi>word{view.CARD_WORDS}</bdi>" not in page
         assert all(part in page for part in (f'<tr id="card-{report.cards[0].id}">', "20.5%"))
     assert 'id="cards"' not in render_audit(audit(candidate("honestly")))
+    # Nobody can decide about punctuation, but what the test flags is told.
+    marks = [
+        card(mark, status=status) for mark, status in (("!!!", "flagged"), ("?", "undecided"), (".", "not_flagged"))
+    ]
+    marks.append(card("!", "so"))
+    page = render_audit(audit(candidate("!!!"), cards=tuple(marks)))
+    assert [f'<tr id="card-{one.id}">' in page for one in marks] == [True, False, False, True]
 
 
 def test_a_page_with_function_words_alone_on_its_cards_asks_nothing():
