@@ -57,6 +57,11 @@ def test_labels_in_files_have_either_name():
     assert label_ids(["bad", "Good"], names, own_names=("LABEL_0", "LABEL_1")) == [1, 0]
     assert label_ids(["LABEL_1", "label_0"], names, own_names=("LABEL_0", "LABEL_1")) == [1, 0]
     assert label_ids(["bad"], names, own_names=("bad", "good")) == [1]  # the new name is what is meant
+    # The model's own names may be numbers. Labels that are all among them are no class ids.
+    stars, own = ("awful", "bad", "so so", "good"), ("1", "2", "3", "4")
+    for written, ids in ((["1", "3"], [0, 2]), ([4, 1.0], [3, 0]), (["0", "3"], [0, 3]), (["GOOD", "bad"], [3, 1])):
+        assert label_ids(written, stars, own_names=own) == ids
+    assert label_ids(["1", "3"], ("4", "3", "2", "1"), own_names=own) == [3, 1]
     with pytest.raises(DataError, match="it has: good, bad"):
         label_ids(["LABEL_1", "bad"], names)
 

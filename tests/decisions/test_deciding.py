@@ -32,7 +32,7 @@ def answered(
 ) -> list[Answer]:
     """Answers to the first n questions, or those of a card: each calls the masked prediction right, or none does."""
     other, keys = {"a": "b", "b": "a"}, [key for key in questions.keys if card in (None, key.card)][:n]
-    return [Answer("anna", "t", key.masked_option if fixed else other[key.masked_option], key.id) for key in keys]
+    return [Answer(by, "t", key.masked_option if fixed else other[key.masked_option], key.id) for key in keys]
 
 
 def decided(questions: Questions, *said: Answer) -> dict[str, Decision]:
@@ -81,6 +81,16 @@ def test_people_come_before_the_flips_that_they_judged():
     for others, survives in ((unclear, False), ((), True)):  # a card of which nothing was answered is not in question
         alone = decided(replace(questions, one_by_one=False), *answered(questions, False, 8, "book"), *others)["book"]
         assert (alone.decision, alone.survives_e_bh) == ("keep", survives)
+
+
+def test_who_judged_a_word_group_answered_a_text_of_it():
+    # Of both where a text is of both, or where somebody answers texts of both.
+    for film, by in ((range(12, 27), (["anna"], ["ben"])), (range(11, 26), (["anna", "ben"], ["anna", "ben"]))):
+        questions = replace(asked(film=film), one_by_one=False)
+        alone = answered(questions, True, 12, "book") + answered(questions, True, 15, "film", "ben")
+        found = decided(questions, *alone, *answered(questions, True, by="cleo"))
+        reviewers = {card: [one.by for one in decision.reviews] for card, decision in found.items()}
+        assert reviewers == {"book": [*by[0], "cleo"], "film": [*by[1], "cleo"]}
 
 
 def test_earlier_decisions_stay_and_are_known_by_their_words():

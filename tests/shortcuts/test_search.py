@@ -77,17 +77,18 @@ TAKEN = [*FOUND, ("rare", "similar"), ("the", "dominant")]
 
 @pytest.mark.parametrize(("erasures", "share", "taken"), [(None, 0.25, TAKEN), (WEAK, 0.25, FOUND), (None, 0.3, FOUND)])
 def test_what_an_audit_would_take_comes_first_by_the_same_rules(classifier, monkeypatch, erasures, share, taken):
-    hangs, few = candidate("good", count=12, flip_rate=0.25), candidate("fine", count=2, flip_rate=0.25)
+    hangs, few = candidate("good", count=4, flip_rate=0.2), candidate("fine", count=3, flip_rate=0.25)
     how = {"so bad": {"collective": True}, "badly": {"alternative_wording": True}, "bad": {"flagged": True}}
     made = [candidate(word, **how[word]) for word, _ in FOUND]
     brought = Shortcut("rare", "found", "similar", 5), Shortcut("the", "found", "dominant", 40)
     candidates = (few, hangs, *made, candidate("rare", count=4, **UNTESTED), candidate("odd", count=4, **UNTESTED))
-    report = audit(*candidates, unit="phrase", erasures=erasures, would_take=brought, probs=np.full((40, 2), 0.5))
+    shares = {"n_distinct": 2, "probs": np.full((40, 2), 0.5)}
+    report = audit(*candidates, unit="phrase", erasures=erasures, would_take=brought, **shares)
     for name in ("_dominant", "similar_words"):  # where what it would take does not count
         monkeypatch.setattr(f"shortcut_guardrail.shortcuts.search.{name}", lambda *_, **__: {})
     config, encoded = ShortcutConfig(dominant_share=share), classifier.encode(["good", "bad"] * 20)
     ranked = ranked_shortcuts(classifier, encoded, config, report, None)
-    # Of 40 texts 2 % are .8: "good" changes 3 predictions, and "fine" .5.
+    # Of 40 texts, which are two that repeat, 2 % are .8: "good" changes .8 predictions, and "fine" .75.
     assert [(one.text, one.reason) for one in ranked] == [*taken, ("fine", None), ("good", "many predictions")]
     assert {one.text: one.count for one in ranked}.get("rare", 4) == 4, "with the audit's own numbers"
 

@@ -85,6 +85,15 @@ def test_words_of_texts_like_all_others_are_not_brought_where_found_words_stand_
     # The partner: without the texts of found words, which are bad, good ones are all that is left to compare with.
     assert len(found) > len(others)
     assert set(brought(found + 3 * others + [f"so {text}" for text in others] + neutral)) == set(BROUGHT)
+    # Of 52 good ones and 48 bad, more speak for the class than not, but so few more may be chance.
+    assert brought(found + 2 * others + [f"so {text}" for text in others[:4]] + neutral) == {}
+
+
+@pytest.mark.parametrize(("p_values", "bring"), [((0.05, 0.05), True), ((0.051, 0.01), False), ((0.01, 0.051), False)])
+def test_both_comparisons_have_to_support_what_is_brought(brought, monkeypatch, p_values, bring):
+    given = iter(p_values)
+    monkeypatch.setattr(similar, "p_relative_effect", lambda *_: [next(given)])
+    assert bool(brought()) == bring
 
 
 def test_a_word_whose_own_texts_do_not_agree_is_left_out(classifier, brought):
