@@ -140,6 +140,14 @@ def test_ctrl_c_says_where_the_decisions_are(ok, audited, said, monkeypatch):
     assert f"Decisions: {audited / 'decisions.json'}" in ok("review", audited, *ANSWERS)[0]
 
 
+@pytest.mark.parametrize(("option", "minutes"), [((), 60), (("--idle", 1), 1), (("--idle", 90), 90)])
+def test_it_stops_after_minutes_without_an_answer(ok, audited, monkeypatch, option, minutes):
+    waited = []
+    monkeypatch.setattr(ReviewServer, "run", lambda self: self.server_close() or waited.append(self.idle) or True)
+    out = ok("review", audited, *ANSWERS, *option)[0]
+    assert (waited, f"Stopped after {minutes} minutes without an answer." in out) == ([60 * minutes], True)
+
+
 def test_names_are_asked_for_and_taken(ok, audited, said, monkeypatch):
     file = audited / "audit.json"
     file.write_text(file.read_text().replace('"negative"', '"LABEL_0"').replace('"positive"', '"LABEL_1"'))

@@ -198,6 +198,9 @@ def test_what_is_known_of_tokens(bert):
     assert (cut.truncated.tolist(), cut.visible_text(0)) == ([True], "the soup was cold")
     pair = TextClassifier(*bert, max_length=9).encode([("the soup was cold and slow", "honestly " * 4)])
     assert [pair.visible_text(0, side) for side in (0, 1)] == ["the soup was", "honestly honestly honestly"]
+    # What stands at the same characters of the other text is no part of a span.
+    for span, found in (((0, 3), [[1], [5]]), ((4, 8), [[2], [5]]), ((7, 12), [[2, 3], [5, 6]]), ((12, 17), [[], [6]])):
+        assert [np.flatnonzero(pair.tokens_within(0, side, *span)).tolist() for side in (0, 1)] == found
 
 
 def test_a_fingerprint_is_that_of_the_weights_without_the_adapter_and_computed_once(bert, tmp_path, monkeypatch):

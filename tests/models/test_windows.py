@@ -61,6 +61,14 @@ def test_gradients_come_back_to_the_places_of_the_text():
     assert scores[~at].max() == 0
 
 
+def test_a_token_of_two_windows_counts_for_both():
+    for overlap, windows in ((0, "11111111111111"), (2, "11112211221111"), (3, "11122222222211")):
+        classifier = TextClassifier(*planted_bag(), max_length=8, windows=Windowing("mean", overlap))
+        batch = classifier.collate(classifier.encode(["honestly " * 14]), [0])
+        scores = token_scores(classifier, batch).scores[0, 1:-1]  # six words a window, each as strong in all
+        torch.testing.assert_close(scores / scores[0], torch.tensor([float(n) for n in windows]))
+
+
 def test_a_word_behind_the_cut_is_found_with_windows_and_repaired(tmp_path, ok):
     model, tokenizer = planted_bag()
     nouns = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")

@@ -114,15 +114,17 @@ def test_another_strength(guard, tmp_path):
     assert np.abs(guard.predict_proba(TEXTS) - base).max() > 1e-2, "the guard is as it was"
 
 
-def test_special_tokens_that_are_split_stay_split(tmp_path):
+def test_special_tokens_that_are_split_stay_split_and_texts_are_cut_where_the_guard_cuts(tmp_path):
     model, tokenizer = tiny_bert()
     tokenizer.split_special_tokens = True
-    guard = ShortcutGuardrail(model, tokenizer)
+    guard = ShortcutGuardrail(model, tokenizer, max_length=12)
     guard.repair(TEXTS, config=FAST, **FIT)
     guard.export(tmp_path / "served", texts=["the [SEP] soup"])
     again = AutoTokenizer.from_pretrained(tmp_path / "served")
     ids = [used("the [SEP] soup")["input_ids"] for used in (tokenizer, again)]
     assert (ids[0], ids[0].count(tokenizer.sep_token_id)) == (ids[1], 1)
+    for used, lengths in ((again, [11, 12, 12]), (tokenizer, [11, 12, 13])):  # the caller's own is as it was
+        assert [len(used("good " * n, truncation=True)["input_ids"]) for n in (9, 10, 11)] == lengths
 
 
 def damaged(model):
