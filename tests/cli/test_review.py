@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from audits import to_review
+from shortcut_guardrail.data import counted
 from shortcut_guardrail.review import Page, make_deck
 from shortcut_guardrail.review.server import ReviewServer
 from shortcut_guardrail.review.session import Session
@@ -145,7 +146,7 @@ def test_it_stops_after_minutes_without_an_answer(ok, audited, monkeypatch, opti
     waited = []
     monkeypatch.setattr(ReviewServer, "run", lambda self: self.server_close() or waited.append(self.idle) or True)
     out = ok("review", audited, *ANSWERS, *option)[0]
-    assert (waited, f"Stopped after {minutes} minutes without an answer." in out) == ([60 * minutes], True)
+    assert (waited, f"Stopped after {counted(minutes, 'minute')} without an answer." in out) == ([60 * minutes], True)
 
 
 def test_names_are_asked_for_and_taken(ok, audited, said, monkeypatch):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ..data import counted
 from ..display import say
 from .server import Page, ReviewServer
 from .session import Session, locked
@@ -43,7 +44,7 @@ def review_in_browser(
                     print(f"  ssh -N -L {server.port}:127.0.0.1:{server.port} USER@THIS-MACHINE")
                 print("Ctrl-C stops; every answer is saved as it is given.", flush=True)
                 if server.run():
-                    print(f"Stopped after {minutes} minutes without an answer.")
+                    print(f"Stopped after {counted(minutes, 'minute')} without an answer.")
         except KeyboardInterrupt:
             print()
         finally:
