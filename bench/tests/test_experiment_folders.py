@@ -58,7 +58,7 @@ def test_audits_are_simulated_case_by_case(tmp_path, monkeypatch):
     run, cut, whole = experiment("audit_simulation", monkeypatch), tmp_path / "cut.json", tmp_path / "whole.json"
     cases = [{"world": "boundary", "n_texts": 300}, {"world": "planted", "n_texts": 1000}]
     for chosen, out in ((cases[:1], cut), (cases, cut), (cases, whole)):
-        monkeypatch.setattr(run, "cases", lambda chosen=chosen: chosen)
+        monkeypatch.setattr(run, "cases", lambda chosen=chosen, **_: chosen)
         run.main(["--out", str(out), "--trials", "2"])
     assert cut.read_text() == whole.read_text()
     boundary, planted = json.loads(whole.read_text())["worlds"]

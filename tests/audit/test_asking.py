@@ -85,7 +85,7 @@ def test_a_plan_counts_texts_that_are_evidence_and_what_they_take():
 def test_words_of_which_texts_were_not_asked_about_are_open(more, capped):
     reader = word_reader(by_words, NAMES)
     encoded = reader.encode([f"{'honestly bad soup' if i < 40 else 'good tea'} {i}" for i in range(52)])
-    plan = Plan.of(encoded, np.ones(52, dtype=bool), np.arange(52), AuditConfig())
+    plan = Plan.of(encoded, np.ones(52, dtype=bool), np.arange(52), None, AuditConfig())
     # Half of what is left is for ten texts each of "bad", "honestly" and "soup"; four fifths of 30 + 8 for 30 more.
     measured, _ = ask_words(reader, encoded, plan, AuditConfig(budget=52 + plan.besides + 60 + more))
     assert measured.not_asked == {"good", "tea", *capped}

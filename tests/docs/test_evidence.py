@@ -81,8 +81,8 @@ def test_tables_of_pages_are_whole(monkeypatch):
             assert {row.count("|") for row in rows} == {line.count("|")}, (page, table[:200])
 
 
-SYSTEMS = {"original model": "erm", "the paper's method, with the paper's settings": "guardrail-paper"}
-SYSTEMS |= {"the paper's method, with our settings": "guardrail", "`distill`, the default": "guardrail-distill"}
+SYSTEMS = {"original model": "erm", "the paper's method, its settings": "guardrail-paper"}
+SYSTEMS |= {"the paper's method, our settings": "guardrail", "`distill`, the default": "guardrail-distill"}
 SYSTEMS |= {"`mask`, nothing trained": "guardrail-mask", "`few-shot`": "guardrail-few-shot"}
 SYSTEMS |= {"plain fine-tuning": "few_shot", "the words removed by hand": "oracle"}
 

@@ -4,8 +4,9 @@
 
 A TF-IDF classifier with logistic regression is trained on texts of which a class begins with a planted word more often
 than others. The texts that it never saw are audited, all of them and in samples, by `predict_proba` alone. In them the
-planted words stand more often in texts of other classes. Each entry says what is flagged, how many predictions were
-asked for, and of how many words the interval of its share holds the share in all texts. Finished cases are kept.
+planted words stand more often in texts of other classes. Each entry says how many words are flagged, how many
+predictions were asked for, and of how many words the interval of its share holds the share in all texts. Finished cases
+are kept.
 """
 
 from __future__ import annotations
@@ -81,22 +82,14 @@ def measure(data: str, seed: int, share: float, draw: int, *, data_dir: Path) ->
     make, texts = opened(data_dir, data, seed)
     full, n = audited(data_dir, data, seed)
     found = make().audit_sample(MemoryTexts(texts), int(share * n), config=CONFIG, seed=draw)
-    report, about = found.report, found.sample.about
+    report = found.report
     flagged, of_all = ([one.text for one in audit.flagged] for audit in (report, full))
     undecided = [one.text for one in report.undecided if one.text in PLANTED]
     return {
         "n": n,
-        "n_sample": len(found.sample.rows),
-        "n_base": about.n_base,
-        "words": len(about.words),
         "predictions": report.answers,
         "predictions_of_all": full.answers,
-        "flagged": flagged,
-        "flagged_of_all": of_all,
-        "undecided": undecided,
         **counts(flagged, of_all, undecided),
-        "tested": report.n_tested,
-        "tested_of_all": full.n_tested,
         **_held(report, full),
     }
 
@@ -140,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ]
     for found in grow(args.out, cases, partial(measure, data_dir=args.data_dir), asked={"planted": PLANTED}):
         print(
-            {key: found[key] for key in (*cases[0], "predictions", "predictions_of_all", "flagged", "flagged_of_all")},
+            {key: found[key] for key in (*cases[0], "predictions", "predictions_of_all", "agreed", "n_flagged_of_all")},
             flush=True,
         )
 
