@@ -31,3 +31,4 @@ from .sampling import Sample as Sample
 from .sampling import Sampled as Sampled
 from .streaming import ShardedAudit as ShardedAudit
 from .streaming import audit_in_shards as audit_in_shards
+from .streaming import in_pieces as in_pieces

@@ -113,7 +113,7 @@ class _Drawn(NamedTuple):
 @dataclass(frozen=True, eq=False)
 class Corpus:
     """N texts that are read as often as needed: the `text_key` and the place of each, shape (N,), and which repeat
-    others. Of each text some 40 bytes are kept."""
+    others. Of each text 33 bytes are kept, and some 150 are needed at a time (results/samples_scale.json)."""
 
     source: TextSource
     exact: Array

@@ -107,7 +107,7 @@ def audit_in_shards(
     _open_folder(folder, _manifest(classifier, config, size, read, erasures.chosen), resume)
     files = [_shard_file(folder, number) for number in range(-(-n // size))]
     phrases: tuple[str, ...] = ()
-    for number, texts in enumerate(_in_pieces(source, size)):
+    for number, texts in enumerate(in_pieces(source, size)):
         shard = _finished(files[number])
         if shard is None:
             chosen = np.flatnonzero(repeats.weights[number * size : (number + 1) * size])
@@ -195,7 +195,7 @@ def _every(source: TextSource) -> Iterator[Any]:
     return (text for texts, _ in source.chunks() for text in texts)
 
 
-def _in_pieces(source: TextSource, size: int) -> Iterator[Texts]:
+def in_pieces(source: TextSource, size: int) -> Iterator[Texts]:
     """The texts in pieces of exactly `size` inputs but for the last."""
     texts = _every(source)
     while piece := list(itertools.islice(texts, size)):
@@ -206,7 +206,7 @@ def _distinct_texts(
     classifier: TextClassifier, source: TextSource, folder: Path, size: int
 ) -> Iterator[tuple[Array, EncodedTexts, Array]]:
     """The texts that count as evidence, a shard at a time: which they are, and what the model answers to them."""
-    for number, texts in enumerate(_in_pieces(source, size)):
+    for number, texts in enumerate(in_pieces(source, size)):
         shard = Shard.from_file(_shard_file(folder, number))
         counted = np.flatnonzero(shard.evidence)
         if len(counted):

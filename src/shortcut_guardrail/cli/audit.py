@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import shutil
 import sys
@@ -147,6 +146,7 @@ def audit(
     other words may be the cause. Then decide yourself with `review` or `questions`, or audit more texts. A multi-label
     model is audited for each label, unless --label names one.
     """
+    from ..audit import in_pieces
     from ..classifiers import is_spec
     from ..decisions import AUDIT_FILE
     from ..models import LabelNeededError
@@ -177,7 +177,7 @@ def audit(
         exit_by(*(check_conditions(one, conditions) for one in documents.values()), names=[*documents])
         return
     if sample:
-        paying.agree(guard, next(_pieces(source, sample)), config, output=output)
+        paying.agree(guard, next(in_pieces(source, sample)), config, output=output)
         document = _audit_sample(guard, source, sample, config, out, output=output, **how)
     elif shard_size or resume or found is None:
         _propose_sample(source, output)
@@ -225,13 +225,6 @@ def _audit_sample(
     return write_audit(report, _inputs(report, how["redact"]), out, **how)
 
 
-def _pieces(source: TextSource, size: int) -> Iterator[Any]:
-    """The texts in pieces of so many."""
-    texts = (text for some, _ in source.chunks() for text in some)
-    while piece := list(itertools.islice(texts, size)):
-        yield piece
-
-
 def _rows_of(drawn: Sample) -> list[dict[str, Any]]:
     """The texts of a sample, in columns that need not be named, with their labels and their numbers in the corpus."""
     rows = []
@@ -244,7 +237,9 @@ def _rows_of(drawn: Sample) -> list[dict[str, Any]]:
 
 def _propose_sample(source: TextSource, output: options.Output) -> None:
     """Say what a sample of many texts would save."""
-    n = sum(map(len, _pieces(source, PROPOSED_SAMPLE))) if output.speaks else 0
+    from ..audit import in_pieces
+
+    n = sum(map(len, in_pieces(source, PROPOSED_SAMPLE))) if output.speaks else 0
     if n >= 2 * PROPOSED_SAMPLE:
         output.say(
             f"This audits all {n:,} texts. --sample {PROPOSED_SAMPLE} asks about {PROPOSED_SAMPLE / n:.0%} of them, "
