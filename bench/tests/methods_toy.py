@@ -21,6 +21,7 @@ FIRST_STAGE = {**TRAINED, "upweights": (4,), "identification_epochs": (1,)}
 # The toy's base classifier is less certain than a real one: no entropy is below .65 ln 2.
 CERTAIN = {"batch_size": 32, "entropy_margin": 0.7}
 DEYO = {"batch_size": 32, "filter_margin": 0.7, "plpd_margin": 0.01}
+WIPED = {"repeats": 2}
 GRID = {"learning_rates": (1e-3,), "upweights": (4, 5), "identification_rate": 0.05}
 DISTILLED = ("", "-40", "-named", "-influential", "-influential-40")
 OPTIONS = {
@@ -38,6 +39,7 @@ OPTIONS = {
     "dfr-sg-paper": {"share": 0.4},
     "ltgr": {**TRAINED, "steps": 3},
     "tent": {"batch_size": 32},
+    **dict.fromkeys(("biaswipe", "biaswipe-grid", "biaswipe-unlabelled"), WIPED),
     "few_shot": {"recipe": {**QUICK, "epochs": 2}},
 }
 for kind in ("", "-few-shot", "-per-input", *(f"-distill{how}" for how in DISTILLED)):

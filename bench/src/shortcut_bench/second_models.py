@@ -21,6 +21,7 @@ from shortcut_guardrail.metrics import worst_group_accuracy
 
 from .classifiers import find_encoder
 from .datasets import LabelledTexts
+from .methods.last_resort import joined, vectorizer
 
 Array = np.ndarray[Any, Any]
 Predict = Callable[[Sequence[Any]], Array]
@@ -82,7 +83,7 @@ def vectors(texts: Sequence[Any]) -> Array:
     tokenizer, model = encoder()
     made = []
     for start in range(0, len(texts), 64):
-        some = [" ".join([one] if isinstance(one, str) else one) for one in texts[start : start + 64]]
+        some = [joined(one) for one in texts[start : start + 64]]
         batch = tokenizer(some, padding=True, truncation=True, max_length=128, return_tensors="pt")
         with torch.inference_mode():
             states = model(**batch).last_hidden_state
@@ -95,20 +96,12 @@ def vectors(texts: Sequence[Any]) -> Array:
 
 def bag_of_words(texts: Sequence[Any], labels: Array) -> Predict:
     """TF-IDF and logistic regression."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
 
-    model = make_pipeline(
-        TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True), LogisticRegression(C=4.0, max_iter=1000)
-    )
+    model = make_pipeline(vectorizer(), LogisticRegression(C=4.0, max_iter=1000))
     model.fit([joined(text) for text in texts], labels)
     return lambda asked: np.asarray(model.predict_proba([joined(text) for text in asked]))
-
-
-def joined(text: Any) -> str:
-    """A text, or the two of a pair as one."""
-    return text if isinstance(text, str) else " ".join(text)
 
 
 def restaurants(data_dir: Path) -> Predict:

@@ -26,7 +26,7 @@ from tiny_models import BagForSequenceClassification, planted_bag
 LABELLED = {
     *("last_layer", "few_shot", "prior_shift", "bias_fit", "random_maskcl", "simcse_adapter"),
     *("guardrail", "guardrail-paper", "guardrail-distill-40", "guardrail-few-shot"),
-    "guardrail-distill-influential-40",
+    *("guardrail-distill-influential-40", "biaswipe", "biaswipe-grid", "frozen_head-40"),
 }
 """Methods that spend the support labels."""
 PARTS = {"train_texts": "train", "train_class_counts": "train", "dev_texts": "dev"}
@@ -141,8 +141,8 @@ def test_it_is_handed_what_it_declared_and_nothing_else(name, material, tmp_path
     # Nor a way to it: training on the training rows again gives the base, and the cache is where it lies.
     assert cut.retrain is None
     assert (cut.cache is None) == (Need.GRADIENTS not in needs)
-    # The shortcut's words are handed to the one method that says that somebody names them.
-    assert (Need.SHORTCUT_WORDS in needs) == (name == "guardrail-distill-named")
+    # The shortcut's words are handed to the methods that say that somebody names them.
+    assert (Need.SHORTCUT_WORDS in needs) == (name == "guardrail-distill-named" or name.startswith("biaswipe"))
     assert cut.shortcut_words == (("honestly",) if Need.SHORTCUT_WORDS in needs else None)
     for field in ("train", "dev"):
         shown = getattr(cut, field)
@@ -210,7 +210,8 @@ def test_what_it_says_about_itself_is_json_and_complete(name, fit):
 def test_the_model_behind_the_answers_can_be_asked_for_its_important_tokens(name, fit):
     system, probs = fit(name)
     if system.classifier is None:
-        assert name in ("mask_average", "mask_top1", "guardrail-mask", "guardrail-per-input")
+        without_a_model = ("most_frequent", "bag_of_words")
+        assert name in ("mask_average", "mask_top1", "guardrail-mask", "guardrail-per-input", *without_a_model)
         return
     texts = REVERSED.texts[:5]
     saliency = find_important_tokens(system.classifier, system.classifier.encode(texts))

@@ -1,9 +1,11 @@
 """The mitigation methods that the guardrail is compared with, in the harness's one interface.
 
-Training time: JTT, NFL, DFR, Group DRO, LTGR, C2L. Deployment time: Tent, EATA, SAR, DeYO. With the guardrail's label
-budget: last-layer retraining, 40-shot fine-tuning, prior-shift correction. Controls: mask averaging, masking the most
-important token, randomly masked MaskCL, a dropout-only adapter. And the guardrail's own strategies that go beyond the
-paper. docs/research/methods.md says of each what it is, where it comes from, what is faithful and what differs.
+Training time: JTT, NFL, DFR, Group DRO, LTGR, C2L. Deployment time: Tent, EATA, SAR, DeYO, BiasWipe. With the
+guardrail's label budget: last-layer retraining, 40-shot fine-tuning, prior-shift correction. Controls: mask averaging,
+masking the most important token, randomly masked MaskCL, a dropout-only adapter. What can be had without fine-tuning:
+the most frequent class, a bag of words, a head on a frozen encoder, the names of the classes. And the guardrail's own
+strategies that go beyond the paper. docs/research/methods.md says of each what it is, where it comes from, what is
+faithful and what differs.
 
 >>> from shortcut_bench import methods
 >>> sorted(need.value for need in methods.METHODS["tent"]().needs)
@@ -17,6 +19,7 @@ from functools import partial
 
 from ..systems import System
 from .adaptation import Tent
+from .biaswipe import GRID, BiasWipe
 from .c2l import C2L
 from .controls import MaskAverage, RandomMaskCL, SimCSEAdapter
 from .deyo import DeYO
@@ -24,6 +27,7 @@ from .dfr import DFR
 from .eata import EATA
 from .group_dro import GroupDRO
 from .jtt import JTT
+from .last_resort import BagOfWords, FrozenHead, MostFrequent, ZeroShot
 from .loading import load_fitted
 from .ltgr import LTGR
 from .nfl import NFL
@@ -33,6 +37,11 @@ from .selection import RULES
 from .targeted import Influential, Named, Targeted, Taught
 
 METHODS: dict[str, Callable[..., System]] = {
+    "most_frequent": MostFrequent,
+    "bag_of_words": BagOfWords,
+    "frozen_head": FrozenHead,
+    "frozen_head-40": partial(FrozenHead, name="frozen_head-40", rows="support"),
+    "zero_shot": ZeroShot,
     "jtt": JTT,
     "jtt-sg-paper": partial(JTT, name="jtt-sg-paper", variant="sg-paper"),
     "jtt-grid": JTT.full_grid,
@@ -56,6 +65,9 @@ METHODS: dict[str, Callable[..., System]] = {
     "prior_shift": PriorShift,
     "bias_fit": partial(PriorShift, name="bias_fit", estimate="bias"),
     "prior_shift_em": partial(PriorShift, name="prior_shift_em", estimate="em"),
+    "biaswipe": BiasWipe,
+    "biaswipe-grid": partial(BiasWipe, name="biaswipe-grid", weights=GRID, in_turn=False),
+    "biaswipe-unlabelled": partial(BiasWipe, name="biaswipe-unlabelled", templates="deployment"),
     "mask_average": MaskAverage,
     "mask_top1": partial(MaskAverage, name="mask_top1", top_k=1),
     "random_maskcl": RandomMaskCL,
@@ -81,12 +93,16 @@ __all__ = [
     "NFL",
     "RULES",
     "SAR",
+    "BagOfWords",
+    "BiasWipe",
     "DeYO",
     "FewShot",
+    "FrozenHead",
     "GroupDRO",
     "Influential",
     "LastLayer",
     "MaskAverage",
+    "MostFrequent",
     "Named",
     "PriorShift",
     "RandomMaskCL",
@@ -94,5 +110,6 @@ __all__ = [
     "Targeted",
     "Taught",
     "Tent",
+    "ZeroShot",
     "load_fitted",
 ]

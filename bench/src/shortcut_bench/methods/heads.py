@@ -19,9 +19,9 @@ from shortcut_guardrail.models import Batch, HeadReading, TextClassifier, load_m
 from ..systems import ModelSystem
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Feature = Literal["head-input", "cls"]
+Feature = Literal["head-input", "cls", "mean"]
 """`head-input` is what the model's own last linear layer reads (for BERT the pooler's output); `cls` is the last hidden
-state of the first token, before any pooler."""
+state of the first token, before any pooler; `mean` is the mean over the tokens' last hidden states, of unit length."""
 
 HEAD_FILE = "head.safetensors"
 
@@ -66,8 +66,8 @@ def features(classifier: TextClassifier, texts: Texts, feature: Feature) -> Arra
     rows: dict[int, Array] = {}
     try:
         for batch in plain.batches(encoded):
-            if feature == "cls":
-                values = plain.embed(batch, "cls")
+            if feature != "head-input":
+                values = embedding(plain, batch, feature)
             else:
                 plain.logits(batch)
                 values = caught.pop()
@@ -76,6 +76,13 @@ def features(classifier: TextClassifier, texts: Texts, feature: Feature) -> Arra
         if handle is not None:
             handle.remove()
     return np.stack([rows[index] for index in range(len(encoded))])
+
+
+def embedding(classifier: TextClassifier, batch: Batch, feature: Feature) -> Tensor:
+    """The feature `cls` or `mean` of a batch, shape (B, H)."""
+    if feature == "mean":
+        return nn.functional.normalize(classifier.embed(batch, "mean").float(), dim=-1)
+    return classifier.embed(batch, "cls")
 
 
 def _plain(classifier: TextClassifier) -> TextClassifier:
@@ -102,8 +109,8 @@ def with_head(classifier: TextClassifier, weight: Array, bias: Array, feature: F
         feature: What the head reads. For `head-input` the result is an ordinary model whose last layer is another one.
     """
     values = torch.from_numpy(np.asarray(weight)).float(), torch.from_numpy(np.asarray(bias)).float()
-    if feature == "cls":
-        return ProbedClassifier(classifier, *values)
+    if feature != "head-input":
+        return ProbedClassifier(classifier, *values, feature=feature)
     if classifier.head == "sigmoid":
         values = values[0][1:] - values[0][:1], values[1][1:] - values[1][:1]
     model = share_weights(classifier.plain_model)
@@ -126,16 +133,18 @@ def head_of(classifier: TextClassifier) -> tuple[Array, Array]:
 
 
 class ProbedClassifier(TextClassifier):
-    """A classifier whose logits are a linear map of the first token's last hidden state; no pooler, no old head.
+    """A classifier whose logits are a linear map of what its encoder gives; no pooler, no old head.
 
     Args:
         base: Whose encoder it reads; not changed.
         weight: Shape (C, H).
         bias: Shape (C,).
+        feature: `cls` or `mean`.
     """
 
-    def __init__(self, base: TextClassifier, weight: Tensor, bias: Tensor) -> None:
+    def __init__(self, base: TextClassifier, weight: Tensor, bias: Tensor, *, feature: Feature = "cls") -> None:
         vars(self).update(vars(copy.copy(base)))
+        self.feature = feature
         self.probe_weight = weight.to(base.device)
         self.probe_bias = bias.to(base.device)
         self.heads = HeadReading("softmax", base.label_names)
@@ -149,7 +158,7 @@ class ProbedClassifier(TextClassifier):
 
     def answers(self, batch: Batch) -> Tensor:
         """Class logits, shape (B, 1, C), 32 bit."""
-        return (self.embed(batch, "cls").float() @ self.probe_weight.T + self.probe_bias)[:, None]
+        return (embedding(self, batch, self.feature).float() @ self.probe_weight.T + self.probe_bias)[:, None]
 
 
 class ProbedSystem(ModelSystem):
@@ -174,6 +183,7 @@ class ProbedSystem(ModelSystem):
             record = {
                 "max_length": probed.max_length,
                 "precision": probed.precision,
+                "feature": probed.feature,
                 "info": self.info(),
                 "forward_equivalents": self.forward_equivalents,
             }
@@ -204,7 +214,7 @@ class ProbedSystem(ModelSystem):
             precision=record["precision"],
             batch_size=batch_size,
         )
-        probed = ProbedClassifier(base, head["weight"], head["bias"])
+        probed = ProbedClassifier(base, head["weight"], head["bias"], feature=record.get("feature", "cls"))
         return cls(probed, info=record["info"], forward_equivalents=record["forward_equivalents"])
 
 
@@ -212,5 +222,5 @@ def head_system(
     classifier: TextClassifier, feature: Feature, *, info: dict[str, Any], forward_equivalents: float
 ) -> ModelSystem:
     """The fitted system around what `with_head` gave."""
-    kind = ProbedSystem if feature == "cls" else ModelSystem
+    kind = ModelSystem if feature == "head-input" else ProbedSystem
     return kind(classifier, info=info, forward_equivalents=forward_equivalents)

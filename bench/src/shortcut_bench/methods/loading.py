@@ -13,6 +13,7 @@ from .controls import MaskedPredictor
 from .deyo import DeYO
 from .eata import EATA
 from .heads import HEAD_FILE, ProbedSystem
+from .last_resort import WORDS_FILE, Shares, Words
 from .sar import SAR
 from .targeted import GUARD_FOLDER, GuardedSystem
 
@@ -33,6 +34,10 @@ def load_fitted(folder: str | Path) -> FittedSystem:
         ) from error
     if (folder / HEAD_FILE).exists():
         return ProbedSystem.load(folder)
+    if (folder / WORDS_FILE).exists():
+        return Words.load(folder)
+    if "shares" in record:
+        return Shares(record["shares"], record["info"])
     if (folder / GUARD_FOLDER).is_dir():
         return GuardedSystem.load(folder, record)
     if "method" in record:
