@@ -751,7 +751,8 @@ class ShortcutGuardrail(Shown):
     ) -> UnlabelledCalibration:
         """Choose the strength whose predictions are closest to the original model's without the shortcuts.
 
-        The texts of `fit` can be used. A random sample of `at_most` of them is predicted at every strength.
+        The texts of `fit` can be used. A random sample of `at_most` of them is predicted at strengths of the grid, from
+        the largest down, until two smaller ones are further away than the best.
 
         Raises:
             ConfigError: The repair learned from labels.
@@ -777,8 +778,9 @@ class ShortcutGuardrail(Shown):
 
         If the strength in use is not certified, it is replaced by the certified one that fixes most labelled
         predictions; 0, the original model, is always certified. Labels that chose the strength may be used, since the
-        statement holds for all strengths at once. Labels that decided about shortcuts may not. Only strengths of the
-        grid can be certified (`CalibrationConfig.strengths`).
+        statement holds for all strengths at once. Labels that decided about shortcuts may not. The strength that texts
+        without labels chose is tested, and half of it; if labels chose it, or you did, all of the grid are tested
+        (`CalibrationConfig.strengths`). Choose it before you call `to_label`.
 
         Args:
             texts: A random sample of the deployment's texts, or of those that `to_label` names; may be empty.
@@ -835,7 +837,7 @@ class ShortcutGuardrail(Shown):
             raise ConfigError(f"n must be at least 1, but is {n}.")
         file = None if kept is None else Path(kept)
         _, answers = answers_by_strength(
-            self._base, self._require_fitted(), unlabelled, kept=file, progress=shown_progress(progress)
+            self._base, self._require_fitted(), self._choice, unlabelled, kept=file, progress=shown_progress(progress)
         )
         return [int(i) for i in texts_to_label(answers[0], answers[1:], n, seed=check_seed(seed))]
 

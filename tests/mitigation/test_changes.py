@@ -8,6 +8,7 @@ import pytest
 
 from shortcut_guardrail import GuardrailWarning, ShortcutGuardrail, TextClassifier, preset
 from shortcut_guardrail.mitigation import changes, choosing
+from shortcut_guardrail.strength import Counterfactual
 from tiny_models import planted_bag, tiny_bert
 
 NOUNS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
@@ -93,3 +94,40 @@ def test_what_is_known_is_not_asked_again(guard, monkeypatch):
     found = changes.prediction_changes(*of, probs=one.predict_proba(texts))
     assert found == changes.prediction_changes(*of, probs=None)
     assert [(other.n, other.moved) for other in found.others] == [(12, 0)] * 2
+
+
+class _Along:
+    """A guard whose predictions for one text come closest to (.9, .1) at strength `best`."""
+
+    def __init__(self, best):
+        self.best, self.asked = best, []
+
+    def logits_by_strength(self, encoded, strengths, progress=None):
+        self.asked += strengths
+        return np.array([[[2.0 * np.log(3) - 9 * abs(s - self.best), 0.0]] for s in strengths])
+
+
+@pytest.mark.parametrize(("best", "tried"), [(1.0, 4), (0.8, 6), (0.5, 9), (0.1, 11), (0.0, 11)])
+def test_strengths_are_tried_from_the_largest_down_until_two_are_worse(best, tried):
+    guard = _Along(best)
+    fitted = SimpleNamespace(guard=guard, config=preset("distill"))
+    expected = Counterfactual(np.log([[0.9, 0.1]]), np.array([True]))
+    steps = []
+    chosen = choosing._from_the_largest(fitted, [0], expected, None, lambda *said: steps.append(said[1:]))
+    assert chosen.strength == pytest.approx(best)
+    assert guard.asked == [0.0, *(round(1 - 0.1 * i, 1) for i in range(tried - 1))]
+    assert [point.strength for point in chosen.curve] == sorted(guard.asked)
+    assert steps == [(i, 11) for i in range(1, tried + 1)]
+
+
+def test_a_certificate_is_about_the_strength_that_texts_chose_and_half_of_it(guard):
+    guard.repair(TEXTS, shortcuts=["honestly"], strategy="mask")
+    chosen = guard.debias_strength
+    others = [f"{text}, it rained" for text in TEXTS]
+    found = guard.certify([], [], unlabelled=others)
+    assert [point.strength for point in found.points] == [chosen / 2, chosen]
+    guard.debias_strength = 0.3  # by hand: what is certified stays what it was
+    assert len(guard.certify([], [], unlabelled=others).points) == 2
+    guard.calibrate(TEXTS[:8], [0, 1] * 4)  # these labels may certify too, so nothing that they chose is singled out
+    found = guard.certify([], [], unlabelled=others)
+    assert [point.strength for point in found.points] == pytest.approx([0.1 * i for i in range(1, 11)])

@@ -94,16 +94,15 @@ def test_the_number_of_labels_that_would_do_does():
 def test_the_sentence_says_what_was_shown_and_on_what():
     found = certificate([0, 60, 300, 400], [0, 1, 25, 30], [0, 1, 2, 2])
     assert found.sentence == (
-        "With 95% confidence, the accuracy lost against the original model at strengths 0.25, 0.75, 1 is at most 2%, "
-        "as "
-        "shown by 1000 unlabelled and 200 labelled texts. With the same confidence, the accuracy gained at strength 1 "
-        "is at least 14.7%."
+        "With 95% confidence, the accuracy lost against the original model at strengths 0.25, 0.75 and 1 is at most "
+        "2%, as shown by 1000 unlabelled and 200 labelled texts. With the same confidence, the accuracy gained at "
+        "strength 1 is at least 14.7%."
     )
     assert " accuracy gained at strength 0.75 is at least 8.6%." in replace(found, strength=0.75).sentence
     assert "gained" not in replace(found, n_labels=0).sentence
     assert certificate([400] * 4, [9] * 4, [8] * 4, margin=0.3).sentence.endswith("No gain in accuracy is shown.")
     assert repr(replace(found, strength=1.0)).splitlines()[1:9] == [
-        *["certified  strengths 0.25, 0.75, 1", "texts      1,000 unlabelled, 200 labelled", "chosen     1"],
+        *["certified  strengths 0.25, 0.75 and 1", "texts      1,000 unlabelled, 200 labelled", "chosen     1"],
         "strength  differing  labelled  gained  lost  loss max  gain min",
         "    0.25          0         0       0     0     0.006         -  certified",
         "     0.5         60         2       1     1     0.082         -",
@@ -131,13 +130,15 @@ def test_the_sentence_says_what_was_shown_and_on_what():
 
 def test_strengths_that_follow_each_other_are_named_as_a_range():
     for differing, named in (
-        *[([0] * 6, "0.1 to 0.6"), ([0, 0, 0, 900, 900, 900], "0.1 to 0.3")],
-        *[([0, 0, 900, 900, 900, 0], "0.1, 0.2, 0.6"), ([0, 0, 900, 0, 0, 0], "0.1, 0.2, 0.4 to 0.6")],
+        *[([0] * 6, "strengths 0.1 to 0.6"), ([0, 0, 0, 900, 900, 900], "strengths 0.1 to 0.3")],
+        ([0, 0, 900, 900, 900, 0], "strengths 0.1, 0.2 and 0.6"),
+        ([0, 0, 900, 0, 0, 0], "strengths 0.1, 0.2 and 0.4 to 0.6"),
+        ([0, 900, 900, 900, 900, 900], "strength 0.1"),
     ):
         strengths = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
         found = certificate(differing, [0] * 6, [0] * 6, strengths=strengths, n_labels=0)
-        assert f"at strengths {named} is at most" in found.sentence
-        assert f"strengths {named}\n" in repr(found)
+        assert f"at {named} is at most" in found.sentence
+        assert f" {named}\n" in repr(found)
 
 
 def test_the_gain_is_bounded_at_all_strengths_at_once():

@@ -19,6 +19,7 @@ from ..models import EncodedTexts, Reader
 from ..shortcuts import find_shortcuts
 from ..strength import (
     Certificate,
+    Counterfactual,
     StrengthChoice,
     UnlabelledCalibration,
     certified_instead,
@@ -101,21 +102,52 @@ def choose_unlabelled(
     expected = counterfactual(base, encoded, shortcuts, progress=progress)
     if shortcuts.alone:
         encoded, expected = with_insertions_beside(base, encoded, expected, shortcuts, fitted.seed)
-    grid = strengths_to_score(fitted.config.calibration)
-    logits = fitted.guard.logits_by_strength(encoded, grid, progress=progress)
-    return choose_without_labels(logits, grid, expected, weights=None if shortcuts.alone else weights)
+    return _from_the_largest(fitted, encoded, expected, None if shortcuts.alone else weights, progress)
+
+
+_ENOUGH_BELOW = 2
+"""Strengths below the best one after which no smaller one is tried. On all 90 curves of the stored results one is
+enough for the choice that the whole grid gives."""
+
+
+def _from_the_largest(
+    fitted: Fitted, encoded: EncodedTexts, expected: Counterfactual, weights: Array | None, progress: Progress | None
+) -> UnlabelledCalibration:
+    """The choice among the strengths of the grid, from the largest down while that may still pay, and 0."""
+    least, *grid = strengths_to_score(fitted.config.calibration)
+    tried: dict[float, Array] = {}
+    for strength in (least, *reversed(grid)):
+        tried[strength] = fitted.guard.logits_by_strength(encoded, [strength])[0]
+        at = sorted(tried)
+        chosen = choose_without_labels(np.stack([tried[s] for s in at]), at, expected, weights=weights)
+        if progress is not None:
+            progress("Calibrating", len(tried), len(grid) + 1)
+        if sum(least < s < chosen.strength for s in tried) == _ENOUGH_BELOW:
+            break
+    return chosen
+
+
+def strengths_to_certify(fitted: Fitted, choice: StrengthChoice) -> list[float]:
+    """0, and the strengths that a certificate is about.
+
+    These are the strength that texts without labels chose, and half of it. A strength that labels chose is one of the
+    grid, and all of the grid are tested, since the same labels may certify.
+    """
+    if fitted.unlabelled is None or not fitted.unlabelled.strength or choice.calibration is not None:
+        return strengths_to_score(fitted.config.calibration)
+    return [0.0, fitted.unlabelled.strength / 2, fitted.unlabelled.strength]
 
 
 def answers_by_strength(
-    base: Reader, fitted: Fitted, texts: Texts, *, kept: Path | None, progress: Progress | None
+    base: Reader, fitted: Fitted, choice: StrengthChoice, texts: Texts, *, kept: Path | None, progress: Progress | None
 ) -> tuple[list[float], Array]:
-    """Strength 0 and those of the grid, S in all, and the class ids of N texts at each of them, shape (S, N).
+    """The S strengths of a certificate and the class ids of N texts at each of them, shape (S, N).
 
     Args:
         kept: Has them, if it is whole, and of this guard and these texts; else it is written, where that can be.
     """
-    grid, texts = strengths_to_score(fitted.config.calibration), checked(texts)
-    about = {} if kept is None else {"of": _digest(base, fitted, texts)}
+    grid, texts = strengths_to_certify(fitted, choice), checked(texts)
+    about = {} if kept is None else {"of": _digest(base, fitted, texts), "strengths": grid}
     if kept is not None and kept.is_file():
         with suppress(DataError):
             found, arrays = read_numbers(kept.read_bytes(), str(kept))
@@ -156,12 +188,12 @@ def certify_guard(
     n_fitted = warn_about_fitted(texts, unlabelled, fitted.texts)
     warn_about_copies(unlabelled, "unlabelled", "The certificate")
     warn_about_copies(texts, "labelled", "The certificate")
-    grid, answers = answers_by_strength(base, fitted, unlabelled, kept=kept, progress=progress)
+    grid, answers = answers_by_strength(base, fitted, choice, unlabelled, kept=kept, progress=progress)
     place = {text: i for i, text in enumerate(unlabelled)}
     if place.keys() >= set(texts):
         answers_to_labelled = answers[:, [place[text] for text in texts]]
     else:
-        _, answers_to_labelled = answers_by_strength(base, fitted, texts, kept=None, progress=progress)
+        _, answers_to_labelled = answers_by_strength(base, fitted, choice, texts, kept=None, progress=progress)
     found = certify_answers(
         grid[1:],
         config,

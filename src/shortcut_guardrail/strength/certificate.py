@@ -127,7 +127,7 @@ class Certificate(Shown):
             )
         # Nothing of the strength in use, which may change while this holds on.
         shown = (
-            f"With {confidence} confidence, {_HARM[self.harm]} at strengths {self._ranges} is at most "
+            f"With {confidence} confidence, {_HARM[self.harm]} at {self._ranges} is at most "
             f"{margin}, as shown by {self.n_unlabelled} unlabelled and {self.n_labels} labelled texts{planned}."
             f"{self._what_is_gained}"
         )
@@ -149,7 +149,9 @@ class Certificate(Shown):
     def _ranges(self) -> str:
         """The certified strengths; of three and more that follow each other the first and the last."""
         runs = [[f"{p.strength:g}" for p in run] for ok, run in groupby(self.points, lambda p: p.certified) if ok]
-        return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
+        said = [one for run in runs for one in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else run)]
+        listed = " and ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said)
+        return f"strength{'s' * (len(self.certified) > 2)} {listed}"
 
     @property
     def assumptions(self) -> str:
@@ -158,9 +160,9 @@ class Certificate(Shown):
 
     def _summary(self) -> Summary:
         shown = spread(self.points, () if self.strength is None else (self.strength,), 5)
-        names, marks = self._ranges, ("", "certified")
+        marks, none = ("", "certified"), len(self.certified) == 1
         facts = {
-            "certified": f"strengths {names}" if names else "no strength above 0",
+            "certified": "no strength above 0" if none else self._ranges,
             "texts": f"{self.n_unlabelled:,} unlabelled, {self.n_labels:,} labelled",
         }
         if self.strength is not None:
@@ -360,11 +362,11 @@ def upper_bound(successes: Array, n: Array | int, error: float) -> Array:
         successes: Counts, shape (S,).
         n: Of how many, a number or shape (S,).
     """
-    from scipy.stats import beta
+    from scipy.special import betaincinv  # `scipy.stats` takes longer to import than this command otherwise takes
 
     successes, n = np.broadcast_arrays(successes, n)
     full = successes >= n
-    bound = beta.ppf(1 - error, successes + 1, np.where(full, 1, n - successes))
+    bound = betaincinv(successes + 1, np.where(full, 1, n - successes), 1 - error)
     return np.where(full, 1.0, bound)
 
 
