@@ -61,6 +61,17 @@ def fitted(run, data, tmp_path):
     return call
 
 
+def test_decisions_and_comparisons_come_without_pytorch(audited, asked, tmp_path):
+    """It takes seconds to import, and nothing here needs a model."""
+    show = "import sys; from shortcut_guardrail.cli.main import app; app(sys.argv[1:], standalone_mode=False); "
+    show += "print({'torch', 'transformers', 'peft'} & set(sys.modules))"
+    decide = ["decide", audited, answer(asked), "--reviewer", "anna", "--out", tmp_path / "d.json"]
+    for command in (decide, ["compare", *[audited / "audit.json"] * 2]):
+        program = [sys.executable, "-c", show, *map(str, command)]
+        done = subprocess.run(program, capture_output=True, text=True, check=False)
+        assert done.stdout.endswith("\nset()\n"), done
+
+
 def test_the_whole_way_from_an_audit_to_a_guard(run, audited, asked, fitted, tmp_path):
     out, _ = run("decide", audited, answer(asked), "--reviewer", "anna", "--out", tmp_path / "d.json")
     assert "remove reliance" in out

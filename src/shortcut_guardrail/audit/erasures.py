@@ -11,18 +11,20 @@ more, and McNemar's exact test of the pairs passes at `LEVEL`. Cutting is asked 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 
 from ..config import AuditConfig
 from ..data import Count, counted
 from ..display import percent
-from ..models import Reader
 from ..stats import exact_interval, mcnemar_greater
 from ..text import erased_texts
 from ..typing import Array, Erasure
-from .measurements import Attributed
+
+if TYPE_CHECKING:  # PyTorch takes seconds to import, and results are read without it.
+    from ..models import Reader
+    from .measurements import Attributed
 
 LEAST_TEXTS, MOST_TEXTS = 60, 300
 COST = 0.05

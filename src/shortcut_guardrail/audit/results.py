@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..attribution import Saliency
 from ..cards import Card
 from ..data import counted
 from ..display import (
@@ -25,15 +24,18 @@ from ..display import (
     whiskers,
 )
 from ..errors import ConfigError
-from ..models import EncodedTexts
 from ..text import visible_name
 from ..typing import Array, Erasure
 from .defaults import Defaults
 from .erasures import Erasures
 from .evidence import Agreement, Candidate, ImportantToken
 from .insertions import Insertions
-from .measurements import Measured
 from .sampling import Sampled
+
+if TYPE_CHECKING:  # PyTorch takes seconds to import, and results are read without it.
+    from ..attribution import Saliency
+    from ..models import EncodedTexts
+    from .measurements import Measured
 
 AUDIT_SCHEMA_VERSION = 1
 """The layout of `audit.json` that is written and rendered."""

@@ -24,14 +24,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from ..models import Reader, TextClassifier
 from ..text import content_words, is_content, stems
 from ..typing import Array
 from .card import Status
+
+if TYPE_CHECKING:  # PyTorch takes seconds to import, and results are read without it.
+    from ..models import Reader, TextClassifier
 
 ALIKE = 0.2
 """Sets of words whose mean cosine is at least this are of one meaning."""
@@ -183,7 +185,7 @@ def word_vectors(reader: Reader, words: Sequence[str]) -> Array:
     """
     if "gradients" not in reader.capabilities:
         return np.zeros((len(words), 1))
-    classifier = cast(TextClassifier, reader)
+    classifier = cast("TextClassifier", reader)
     table = classifier.plain_model.get_input_embeddings().weight.detach().float().cpu().numpy()
     centre = table.mean(axis=0)
     found = np.zeros((len(words), table.shape[1]), dtype=np.float64)

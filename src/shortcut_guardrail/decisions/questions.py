@@ -21,7 +21,6 @@ from typing_extensions import TypedDict
 
 from ..audit import AuditReport, renamed
 from ..cards import Card, Flip
-from ..classifiers import open_classifiers
 from ..data import checked, counted, parse_json, read_utf8, write_file
 from ..errors import ConfigError, DataError
 from ..text import WordFinder
@@ -167,6 +166,8 @@ class Questions:
         """
         given = [*judges] if isinstance(judges, list | tuple) else [judges]
         texts, labels = self.for_judges.texts, self.audited.labels
+        from ..classifiers import open_classifiers  # needs PyTorch, which takes seconds to import
+
         opened = open_classifiers(given, labels)
         for judge in opened:
             if judge.fingerprint() in self.models:

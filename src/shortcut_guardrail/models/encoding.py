@@ -5,14 +5,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
-from torch import Tensor
 
 from ..data import Texts, counted
 from ..errors import GuardrailWarning
 from ..typing import Array
+
+if TYPE_CHECKING:  # PyTorch takes seconds to import, and results are read without it.
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..data import LabelNames, Texts
 from ..typing import Array, Capability, Head, Progress, Text
-from .adapters import Merged
-from .cost import Cost, Spent
-from .encoding import EncodedTexts
-from .heads import HeadReading
-from .windows import Windowing
+
+if TYPE_CHECKING:  # PyTorch takes seconds to import, and results are read without it.
+    from .adapters import Merged
+    from .cost import Cost, Spent
+    from .encoding import EncodedTexts
+    from .heads import HeadReading
+    from .windows import Windowing
 
 
 class Reader(Protocol):
