@@ -38,6 +38,8 @@ OPTIONS = {
     "dfr": {"resamples": 3},
     "dfr-sg-paper": {"share": 0.4},
     "ltgr": {**TRAINED, "steps": 3},
+    **dict.fromkeys(("poe", "poe-bow", "learned_mixin", "bias_reweighting"), TRAINED),
+    "poe-weak": {**TRAINED, "weak_epochs": 2, "folds": 3},
     "tent": {"batch_size": 32},
     **dict.fromkeys(("biaswipe", "biaswipe-grid", "biaswipe-unlabelled"), WIPED),
     "few_shot": {"recipe": {**QUICK, "epochs": 2}},

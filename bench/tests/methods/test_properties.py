@@ -29,6 +29,8 @@ LABELLED = {
     *("guardrail-distill-influential-40", "biaswipe", "biaswipe-grid", "frozen_head-40"),
 }
 """Methods that spend the support labels."""
+TOLD = {"guardrail-distill-named", "poe", "bias_reweighting", "biaswipe", "biaswipe-grid", "biaswipe-unlabelled"}
+"""Methods that are told the shortcut's words."""
 PARTS = {"train_texts": "train", "train_class_counts": "train", "dev_texts": "dev"}
 """What is handed of rows to those who read no more of them, and of which rows."""
 ROWS = ("train", "dev", "support", "deployment", "clean_train", *PARTS)
@@ -142,7 +144,7 @@ def test_it_is_handed_what_it_declared_and_nothing_else(name, material, tmp_path
     assert cut.retrain is None
     assert (cut.cache is None) == (Need.GRADIENTS not in needs)
     # The shortcut's words are handed to the methods that say that somebody names them.
-    assert (Need.SHORTCUT_WORDS in needs) == (name == "guardrail-distill-named" or name.startswith("biaswipe"))
+    assert (Need.SHORTCUT_WORDS in needs) == (name in TOLD)
     assert cut.shortcut_words == (("honestly",) if Need.SHORTCUT_WORDS in needs else None)
     for field in ("train", "dev"):
         shown = getattr(cut, field)

@@ -1,11 +1,11 @@
 """The mitigation methods that the guardrail is compared with, in the harness's one interface.
 
-Training time: JTT, NFL, DFR, Group DRO, LTGR, C2L. Deployment time: Tent, EATA, SAR, DeYO, BiasWipe. With the
-guardrail's label budget: last-layer retraining, 40-shot fine-tuning, prior-shift correction. Controls: mask averaging,
-masking the most important token, randomly masked MaskCL, a dropout-only adapter. What can be had without fine-tuning:
-the most frequent class, a bag of words, a head on a frozen encoder, the names of the classes. And the guardrail's own
-strategies that go beyond the paper. docs/research/methods.md says of each what it is, where it comes from, what is
-faithful and what differs.
+Training time: JTT, NFL, DFR, Group DRO, LTGR, C2L, ensembles with a bias-only model. Deployment time: Tent, EATA, SAR,
+DeYO, BiasWipe. With the guardrail's label budget: last-layer retraining, 40-shot fine-tuning, prior-shift correction.
+Controls: mask averaging, masking the most important token, randomly masked MaskCL, a dropout-only adapter. What can be
+had without fine-tuning: the most frequent class, a bag of words, a head on a frozen encoder, the names of the classes.
+And the guardrail's own strategies that go beyond the paper. docs/research/methods.md says of each what it is, where it
+comes from, what is faithful and what differs.
 
 >>> from shortcut_bench import methods
 >>> sorted(need.value for need in methods.METHODS["tent"]().needs)
@@ -19,6 +19,7 @@ from functools import partial
 
 from ..systems import System
 from .adaptation import Tent
+from .bias_only import BiasOnly
 from .biaswipe import GRID, BiasWipe
 from .c2l import C2L
 from .controls import MaskAverage, RandomMaskCL, SimCSEAdapter
@@ -54,6 +55,11 @@ METHODS: dict[str, Callable[..., System]] = {
     "group_dro": GroupDRO,
     "ltgr": LTGR,
     "c2l": C2L,
+    "poe": BiasOnly,
+    "poe-bow": partial(BiasOnly, name="poe-bow", bias="bag"),
+    "poe-weak": partial(BiasOnly, name="poe-weak", bias="weak"),
+    "learned_mixin": partial(BiasOnly, name="learned_mixin", loss="mixin", bias="bag"),
+    "bias_reweighting": partial(BiasOnly, name="bias_reweighting", loss="reweight"),
     "tent": Tent,
     "eata": EATA,
     "eta": partial(EATA, name="eta", fisher_weight=0.0),
@@ -94,6 +100,7 @@ __all__ = [
     "RULES",
     "SAR",
     "BagOfWords",
+    "BiasOnly",
     "BiasWipe",
     "DeYO",
     "FewShot",

@@ -29,6 +29,7 @@ from .training import (
     as_config,
     check_recipe,
     model_system,
+    pooled_output,
     require,
     resolve_recipe,
     selection_info,
@@ -309,29 +310,15 @@ class TripletLoss(Objective):
         """The loss of a batch; its triplet part is the mean over the texts that have one, 0 without any."""
         chosen = [(place, row) for place, row in enumerate(rows.tolist()) if row in self._ids]
         # The anchor's embedding is the one that its logits come from, under the same dropout.
-        output, anchors = self._embedded(model, inputs)
+        output, anchors = pooled_output(model, self._model.base_model, inputs)
         loss: Tensor = output.loss
         if not chosen or self._weight == 0:
             return loss
         keep = torch.tensor([place for place, _ in chosen], device=loss.device)
         copies = [(row, self._ids[row][side]) for side in (0, 1) for _, row in chosen]
-        _, embeddings = self._embedded(model, self._padded(copies, loss.device))
+        _, embeddings = pooled_output(model, self._model.base_model, self._padded(copies, loss.device))
         positives, negatives = embeddings.chunk(2)
         return loss + self._weight * triplet_loss(anchors[keep], positives, negatives)
-
-    def _embedded(self, model: Any, inputs: dict[str, Tensor]) -> tuple[Any, Tensor]:
-        """The model's output for B texts, and their embeddings, shape (B, H).
-
-        Copies take the way through the whole model, too. Autocast is wrapped around the model: its encoder alone would
-        compute in 32 bit, and the distance to an anchor would hold the difference between two number formats.
-        """
-        outputs: list[Any] = []
-        handle = self._model.base_model.register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
-        try:
-            output = model(**inputs)
-        finally:
-            handle.remove()
-        return output, _pooled(outputs[0])
 
     def _padded(self, texts: list[tuple[int, Array]], device: torch.device) -> dict[str, Tensor]:
         length = max(len(ids) for _, ids in texts)
@@ -347,12 +334,6 @@ class TripletLoss(Objective):
         if self._segments is not None:
             inputs["token_type_ids"] = pad([self._segments[row] for row, _ in texts], 0)
         return inputs
-
-
-def _pooled(output: Any) -> Tensor:
-    """What the official code compares: the pooler's output, or the first token's state where there is no pooler."""
-    pooled: Tensor | None = getattr(output, "pooler_output", None)
-    return output.last_hidden_state[:, 0] if pooled is None else pooled
 
 
 def triplet_loss(anchors: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from shortcut_guardrail.errors import ConfigError, GuardrailError, RunError
 from shortcut_guardrail.typing import Progress
@@ -249,6 +250,28 @@ class _EpochKeeper:
 
 def _under(prefix: str, state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+
+
+def pooled_output(model: Any, encoder: Any, inputs: dict[str, Tensor]) -> tuple[Any, Tensor]:
+    """A model's output for B texts, and their embeddings, shape (B, H): the pooler's output, before dropout and head,
+    or the first token's state where there is no pooler.
+
+    Texts take the way through the whole model. Autocast is wrapped around it: its encoder alone would compute in 32
+    bit, and a distance between two embeddings would hold the difference between two number formats.
+
+    Args:
+        model: As an `Objective` is handed it.
+        encoder: Its encoder, `base_model` of the Transformers model.
+        inputs: Its arguments.
+    """
+    outputs: list[Any] = []
+    handle = encoder.register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
+    try:
+        output = model(**inputs)
+    finally:
+        handle.remove()
+    pooled: Tensor | None = getattr(outputs[0], "pooler_output", None)
+    return output, outputs[0].last_hidden_state[:, 0] if pooled is None else pooled
 
 
 def model_system(
