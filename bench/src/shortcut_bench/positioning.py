@@ -48,9 +48,7 @@ APPROACHES: Mapping[str, str] = {
     "bag_of_words": "Words without an encoder",
     **dict.fromkeys(("frozen_head", "frozen_head-40"), "Head on a frozen encoder"),
     "zero_shot": "Likeness to the names of the classes",
-    **dict.fromkeys(
-        ("biaswipe", "biaswipe-grid", "biaswipe-paired", "biaswipe-unlabelled"), "Named words + Weights zeroed"
-    ),
+    **dict.fromkeys(("biaswipe", "biaswipe-grid", "biaswipe-unlabelled"), "Named words + Weights zeroed"),
     "mask_average": "Averaging over masked variants",
     "mask_top1": "Masking the most important token",
     "random_maskcl": "Masked contrastive learning at random",
