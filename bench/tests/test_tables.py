@@ -278,7 +278,7 @@ def test_systems_on_different_rows_are_refused(field, tmp_path):
 
 
 def test_systems_around_different_base_classifiers_are_refused(tmp_path):
-    config = with_systems(SHIFTED, "erm", "clean", "guardrail")
+    config = with_systems(SHIFTED, "erm", "clean", "nfl", "guardrail")
 
     def retrained(system, needs):
         def change(run, record):
@@ -289,8 +289,10 @@ def test_systems_around_different_base_classifiers_are_refused(tmp_path):
         return collect(tmp_path / system, config)
 
     assert retrained("clean", ["clean-train"])  # it does not start from the base classifier
-    with pytest.raises(ConfigError, match=r"erm, .*guardrail, .*start from base classifiers that differ"):
-        retrained("guardrail", ["deployment"])
+    assert retrained("nfl", ["dev", "train"])
+    for system, needs in (("guardrail", ["deployment"]), ("nfl", ["gradients", "train"])):
+        with pytest.raises(ConfigError, match=rf"erm, .*{system}, .*start from base classifiers that differ"):
+            retrained(system, needs)
 
 
 def test_seeds_that_only_some_cells_have_are_warned_about(tmp_path):
