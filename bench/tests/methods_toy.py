@@ -17,6 +17,7 @@ FRAMES = ("the {thing} was {word}", "we had a {word} {thing}", "it is a very {wo
 
 QUICK = {"learning_rate": 5e-3, "epochs": 1, "batch_size": 32}
 TRAINED = {"recipe": QUICK}
+WEAK = {**TRAINED, "weak_epochs": 2, "folds": 3}
 FIRST_STAGE = {**TRAINED, "upweights": (4,), "identification_epochs": (1,)}
 # The toy's base classifier is less certain than a real one: no entropy is below .65 ln 2.
 CERTAIN = {"batch_size": 32, "entropy_margin": 0.7}
@@ -39,7 +40,7 @@ OPTIONS = {
     "dfr-sg-paper": {"share": 0.4},
     "ltgr": {**TRAINED, "steps": 3},
     **dict.fromkeys(("poe", "poe-bow", "learned_mixin", "bias_reweighting"), TRAINED),
-    "poe-weak": {**TRAINED, "weak_epochs": 2, "folds": 3},
+    **dict.fromkeys(("poe-weak", "interpoll"), WEAK),
     "tent": {"batch_size": 32},
     **dict.fromkeys(("biaswipe", "biaswipe-grid", "biaswipe-unlabelled"), WIPED),
     "few_shot": {"recipe": {**QUICK, "epochs": 2}},

@@ -23,6 +23,7 @@ CASES = {
     "ltgr, the base's second epoch": ("ltgr", {"recipe": "base", "steps": 2, "early_epoch": 2}),
     "c2l": ("c2l", QUICK),
     "mixin, its gate and exponent": ("learned_mixin", {**QUICK, "last_theta": 0.2}),
+    "interpoll, its draws": ("interpoll", {**QUICK, "folds": 2, "weak_epochs": 2}),
     "poe, several weak learners": ("poe-weak", {**QUICK, "folds": 2, "weak_epochs": 2}),
 }
 

@@ -1,11 +1,11 @@
 """The mitigation methods that the guardrail is compared with, in the harness's one interface.
 
-Training time: JTT, NFL, DFR, Group DRO, LTGR, C2L, ensembles with a bias-only model. Deployment time: Tent, EATA, SAR,
-DeYO, BiasWipe. With the guardrail's label budget: last-layer retraining, 40-shot fine-tuning, prior-shift correction.
-Controls: mask averaging, masking the most important token, randomly masked MaskCL, a dropout-only adapter. What can be
-had without fine-tuning: the most frequent class, a bag of words, a head on a frozen encoder, the names of the classes.
-And the guardrail's own strategies that go beyond the paper. docs/research/methods.md says of each what it is, where it
-comes from, what is faithful and what differs.
+Training time: JTT, NFL, DFR, Group DRO, LTGR, C2L, InterpoLL, ensembles with a bias-only model. Deployment time: Tent,
+EATA, SAR, DeYO, BiasWipe. With the guardrail's label budget: last-layer retraining, 40-shot fine-tuning, prior-shift
+correction. Controls: mask averaging, masking the most important token, randomly masked MaskCL, a dropout-only adapter.
+What can be had without fine-tuning: the most frequent class, a bag of words, a head on a frozen encoder, the names of
+the classes. And the guardrail's own strategies that go beyond the paper. docs/research/methods.md says of each what it
+is, where it comes from, what is faithful and what differs.
 
 >>> from shortcut_bench import methods
 >>> sorted(need.value for need in methods.METHODS["tent"]().needs)
@@ -27,6 +27,7 @@ from .deyo import DeYO
 from .dfr import DFR
 from .eata import EATA
 from .group_dro import GroupDRO
+from .interpoll import InterpoLL
 from .jtt import JTT
 from .last_resort import BagOfWords, FrozenHead, MostFrequent, ZeroShot
 from .loading import load_fitted
@@ -55,6 +56,7 @@ METHODS: dict[str, Callable[..., System]] = {
     "group_dro": GroupDRO,
     "ltgr": LTGR,
     "c2l": C2L,
+    "interpoll": InterpoLL,
     "poe": BiasOnly,
     "poe-bow": partial(BiasOnly, name="poe-bow", bias="bag"),
     "poe-weak": partial(BiasOnly, name="poe-weak", bias="weak"),
@@ -107,6 +109,7 @@ __all__ = [
     "FrozenHead",
     "GroupDRO",
     "Influential",
+    "InterpoLL",
     "LastLayer",
     "MaskAverage",
     "MostFrequent",

@@ -189,6 +189,68 @@ def parts(folds: Array, *, out_of_fold: bool, weak: bool) -> Iterator[tuple[Arra
             yield np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
 
 
+def cross_fitted(
+    answer: Answer, labels: Array, n_classes: int, *, n_folds: int, seed: int, weak: bool, out_of_fold: bool = True
+) -> Array:
+    """Class probabilities of every row, shape (N, C). Rows of one class teach nothing but that it is frequent.
+
+    Args:
+        answer: Fits and answers.
+        labels: Shape (N,).
+        n_classes: C.
+        n_folds: See `dealt`.
+        seed: Deals.
+        weak: See `parts`.
+        out_of_fold: See `parts`.
+    """
+    probs = np.empty((len(labels), n_classes))
+    for fitted, answered in parts(dealt(labels, n_folds, seed), out_of_fold=out_of_fold, weak=weak):
+        known = len(set(labels[fitted].tolist())) > 1
+        probs[answered] = answer(fitted, answered) if known else smoothed_prior(labels[fitted], n_classes)[None]
+    return probs
+
+
+def weak_learner(
+    material: Material,
+    rows: LabelledTexts,
+    recipe: FinetuneConfig,
+    *,
+    watch: Stopwatch,
+    seed: int,
+    spend: Callable[[float], None],
+    progress: Progress | None,
+) -> Answer:
+    """The pretrained encoder fine-tuned on some of the rows, which answers others; its last epoch is kept.
+
+    Args:
+        material: Holds the encoder.
+        rows: All N rows.
+        recipe: How, with the few passes that make it weak.
+        watch: Running.
+        seed: Decides head, order and dropout.
+        spend: Told the cost.
+        progress: Told how many steps are done.
+    """
+
+    def answer(fitted: Array, answered: Array) -> Array:
+        trained = train(
+            material,
+            rows.select(fitted),
+            recipe,
+            find_rule("last"),
+            stage="weak learner",
+            watch=watch,
+            seed=seed,
+            spend=spend,
+            progress=progress,
+        )
+        spend(float(len(answered)))
+        scorer = material.scorer(trained.result.model, trained.result.tokenizer)
+        return predict_proba(scorer, rows.select(answered).texts)
+
+    return answer
+
+
 def log_bias(probs: Array) -> Array:
     """Logarithms of probabilities of at least `FLOOR`, each row normalised again, shape (N, C)."""
     floored = np.maximum(probs, FLOOR)
@@ -351,39 +413,24 @@ class BiasOnly:
     ) -> tuple[Array, float]:
         """beta of every row, shape (N, C), and what it cost in forward equivalents."""
         n_classes, spent = len(material.label_names), [0.0]
-
-        def weak(fitted: Array, answered: Array) -> Array:
+        if self.bias == "weak":
             rate = recipe.learning_rate if self.weak_rate is None else self.weak_rate
             short = replace(recipe, epochs=self.weak_epochs, learning_rate=rate)
-            trained = train(
-                material,
-                rows.select(fitted),
-                short,
-                find_rule("last"),
-                stage="weak learner",
-                watch=watch,
-                seed=seed,
-                spend=spent.append,
-                progress=progress,
-            )
-            spent.append(float(len(answered)))
-            scorer = material.scorer(trained.result.model, trained.result.tokenizer)
-            return predict_proba(scorer, rows.select(answered).texts)
-
-        answer: Answer = weak
-        if self.bias != "weak":
+            answer = weak_learner(material, rows, short, watch=watch, seed=seed, spend=spent.append, progress=progress)
+        else:
             words, strength = material.shortcut_words or (), self._inverse_strength()
             assert strength is not None
             features = word_features(rows.texts, words) if self.bias == "words" else bag_features(rows.texts)
             answer = regression(features, rows.labels, n_classes, strength)
-        probs = np.empty((len(rows), n_classes))
-        folds = dealt(rows.labels, self.folds, seed)
-        for fitted, answered in parts(folds, out_of_fold=self.out_of_fold, weak=self.bias == "weak"):
-            # Rows of one class teach nothing but that it is frequent.
-            known = len(set(rows.labels[fitted].tolist())) > 1
-            probs[answered] = (
-                answer(fitted, answered) if known else smoothed_prior(rows.labels[fitted], n_classes)[None]
-            )
+        probs = cross_fitted(
+            answer,
+            rows.labels,
+            n_classes,
+            n_folds=self.folds,
+            seed=seed,
+            weak=self.bias == "weak",
+            out_of_fold=self.out_of_fold,
+        )
         return log_bias(probs), sum(spent)
 
     def _warn(self, bias: Array, rows: LabelledTexts) -> None:

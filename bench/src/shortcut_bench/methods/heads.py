@@ -32,15 +32,19 @@ def last_linear(classifier: TextClassifier) -> str:
     Raises:
         ModelError: There is none, or it is not plain.
     """
-    model = classifier.plain_model
+    return last_linear_of(classifier.plain_model, classifier.name)
+
+
+def last_linear_of(model: Any, name: str) -> str:
+    """The same of a Transformers model; `name` is what an error calls it."""
     inside = {id(module) for module in model.base_model.modules()}
     found = [
-        name
-        for name, module in model.named_modules()
+        layer
+        for layer, module in model.named_modules()
         if isinstance(module, nn.Linear) and id(module) not in inside and module.out_features == model.config.num_labels
     ]
     if not found:
-        raise ModelError(f"'{classifier.name}' has no linear layer that gives its logits, so it cannot be refitted.")
+        raise ModelError(f"'{name}' has no linear layer that gives its logits, so it cannot be refitted.")
     return str(found[-1])
 
 
