@@ -42,7 +42,7 @@ OPTIONS = {
     **dict.fromkeys(("poe", "poe-bow", "learned_mixin", "bias_reweighting"), TRAINED),
     **dict.fromkeys(("poe-weak", "interpoll"), WEAK),
     "tent": {"batch_size": 32},
-    **dict.fromkeys(("biaswipe", "biaswipe-grid", "biaswipe-unlabelled"), WIPED),
+    **dict.fromkeys(("biaswipe", "biaswipe-grid", "biaswipe-paired", "biaswipe-unlabelled"), WIPED),
     "few_shot": {"recipe": {**QUICK, "epochs": 2}},
 }
 for kind in ("", "-few-shot", "-per-input", *(f"-distill{how}" for how in DISTILLED)):

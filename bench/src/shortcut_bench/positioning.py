@@ -49,7 +49,9 @@ APPROACHES: Mapping[str, str] = {
     "bag_of_words": "Words without an encoder",
     **dict.fromkeys(("frozen_head", "frozen_head-40"), "Head on a frozen encoder"),
     "zero_shot": "Likeness to the names of the classes",
-    **dict.fromkeys(("biaswipe", "biaswipe-grid", "biaswipe-unlabelled"), "Named words + Weights zeroed"),
+    **dict.fromkeys(
+        ("biaswipe", "biaswipe-grid", "biaswipe-paired", "biaswipe-unlabelled"), "Named words + Weights zeroed"
+    ),
     "mask_average": "Averaging over masked variants",
     "mask_top1": "Masking the most important token",
     "random_maskcl": "Masked contrastive learning at random",
@@ -74,6 +76,7 @@ SETTLED_ON: Mapping[str, frozenset[str]] = {
     ),
     "guardrail-distill-influential": _TRIED_ON,
     **dict.fromkeys(("guardrail-distill-40", "guardrail-distill-influential-40"), _TRIED_ON | {"amazon-testbed"}),
+    "biaswipe-paired": frozenset({"goemo-st"}),  # thought of when two draws of `biaswipe` had very different scores
 }
 """Kinds of systems some of whose options people settled while they saw the answers to scored rows, and of which data
 sets these were (docs/research/strategies-measured.md): what a rule that reads test labels is to a program,

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -29,38 +30,40 @@ def loss_of(model, tokenizer, texts, labels):
     return sum(losses) / len(losses)
 
 
-def test_importance_is_the_sum_of_finite_differences_of_thinned_models():
-    texts, labels = ["honestly the room was bad", "the soup", "good bread"], np.array([0, 2, 1])
-    model, tokenizer = tiny_bert(initializer_range=0.2)
+@pytest.mark.parametrize("n_sets", [1, 2])
+def test_importance_is_the_sum_of_finite_differences_of_thinned_models(n_sets):
+    """Two sets share what is zeroed: what their batches read together."""
+    sets = [["honestly the room was bad", "the soup", "good bread"], ["the bread", "a soup was cold", "tea"]][:n_sets]
+    labels, (model, tokenizer) = np.array([0, 2, 1]), tiny_bert(initializer_range=0.2)
     classifier = TextClassifier(model, tokenizer)
     trained = classifier.with_model(copy.deepcopy(model).requires_grad_(True))
     how = {"repeats": 2, "dropped": 0.25, "batch_size": 2}
-    found = importance(trained, texts, labels, generator=torch.Generator().manual_seed(3), **how)
+    found = importance(trained, sets, labels, generator=torch.Generator().manual_seed(3), **how)
     assert trained.fingerprint() == classifier.fingerprint()
 
     weights = torch.cat([p.detach().flatten() for p in model.parameters()]).double()
     table, *others = (p.shape for p in model.parameters())
-    asked = found.argsort(descending=True)[[0, 3, 40, 400]].tolist()
-    literal, generator = dict.fromkeys(asked, 0.0), torch.Generator().manual_seed(3)
+    asked = found[0].argsort(descending=True)[[0, 3, 40, 400]].tolist()
+    literal, generator = np.zeros((n_sets, len(asked))), torch.Generator().manual_seed(3)
     double, step = copy.deepcopy(model).double(), 1e-5
     for batch in ([0, 1], [2]):
-        padding = {tokenizer.pad_token_id} if len(batch) > 1 else set()  # the second text is shorter than the first
-        read = sorted(padding.union(*(tokenizer(texts[i]).input_ids for i in batch)))
+        padding = {tokenizer.pad_token_id} if len(batch) > 1 else set()  # the texts of a batch differ in length
+        read = sorted(padding.union(*(tokenizer(texts[i]).input_ids for texts in sets for i in batch)))
         for _ in range(2):
             kept = torch.ones(table, dtype=torch.bool)  # a word vector that no token has makes no difference
             kept[read] = torch.rand((len(read), table[1]), generator=generator) >= 0.25
             drawn = [(torch.rand(size, generator=generator) >= 0.25).flatten() for size in others]
             kept = torch.cat([kept.flatten(), *drawn])
-            for place in asked:
+            for (at, texts), (j, place) in itertools.product(enumerate(sets), enumerate(asked)):
                 losses = []
                 for sign in (1, -1):
                     thinned = weights * kept
                     thinned[place] += sign * step
                     torch.nn.utils.vector_to_parameters(thinned, double.parameters())
                     losses.append(loss_of(double, tokenizer, [texts[i] for i in batch], labels[batch]))
-                literal[place] += abs((losses[0] - losses[1]) / (2 * step) * weights[place].item())
-    assert found[asked].tolist() == pytest.approx([literal[place] for place in asked], rel=1e-3)
-    assert min(literal.values()) > 1e-3
+                literal[at, j] += abs((losses[0] - losses[1]) / (2 * step) * weights[place].item())
+    assert torch.stack(found)[:, asked].numpy() == pytest.approx(literal, rel=1e-3, abs=1e-5)
+    assert literal[0].min() > 1e-3
 
 
 @pytest.mark.parametrize(
@@ -90,7 +93,7 @@ def method():
     return BiasWipe(weights=(30,), repeats=2, most_templates=12)
 
 
-def by_hand(material, words, n):
+def by_hand(material, words, n, *, paired):
     """The weights of the base after the words' turns, with templates that are cut and put together here."""
     classifier = material.scorer(material.base.model)
     classifier = classifier.with_model(copy.deepcopy(material.base.model).requires_grad_(True))
@@ -101,24 +104,24 @@ def by_hand(material, words, n):
         answers = classifier.predict_logits(classifier.encode([f"{word} {text}" for text in bare])).argmax(axis=1)
         rows = [i for i in range(len(bare)) if answers[i] != right[i]][:12]
         assert rows
-        weighed = [
-            importance(
-                classifier, texts, right[rows], repeats=2, dropped=0.25, batch_size=16, generator=generator
-            ).numpy()
-            for texts in ([f"{word} {bare[i]}" for i in rows], [bare[i] for i in rows])
-        ]
+        sets = [[f"{word} {bare[i]}" for i in rows], [bare[i] for i in rows]]
+        how = {"repeats": 2, "dropped": 0.25, "batch_size": 16, "generator": generator}
+        calls = [sets] if paired else [[one] for one in sets]
+        weighed = [one.numpy() for call in calls for one in importance(classifier, call, right[rows], **how)]
         flat = torch.cat([p.detach().flatten() for p in classifier.model.parameters()])
         flat[np.argsort(weighed[1] - weighed[0], kind="stable")[:n].copy()] = 0.0
         torch.nn.utils.vector_to_parameters(flat, classifier.model.parameters())
     return flat
 
 
-def test_the_weights_of_each_word_are_zeroed_in_its_turn(material, method):
+@pytest.mark.parametrize("paired", [False, True])
+def test_the_weights_of_each_word_are_zeroed_in_its_turn(paired, material, method):
     """What the second word needs is looked for in what the first left."""
     given = dataclasses.replace(material, shortcut_words=("honestly", "and"))
-    system = fit(method, given)
+    system = fit(dataclasses.replace(method, paired=paired), given)
     flat = torch.cat([p.detach().flatten() for p in system.classifier.plain_model.parameters()])
-    expected = by_hand(material, ("honestly", "and"), 30)
+    expected = by_hand(material, ("honestly", "and"), 30, paired=paired)
+    assert not torch.equal(expected, by_hand(material, ("honestly", "and"), 30, paired=not paired))
     assert torch.equal(flat == 0, expected == 0)
     assert torch.equal(flat, expected)
     words = system.info()["words"]

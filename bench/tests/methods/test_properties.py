@@ -26,7 +26,7 @@ from tiny_models import BagForSequenceClassification, planted_bag
 LABELLED = {
     *("last_layer", "few_shot", "prior_shift", "bias_fit", "random_maskcl", "simcse_adapter"),
     *("guardrail", "guardrail-paper", "guardrail-distill-40", "guardrail-few-shot"),
-    *("guardrail-distill-influential-40", "biaswipe", "biaswipe-grid", "frozen_head-40"),
+    *("guardrail-distill-influential-40", "biaswipe", "biaswipe-grid", "biaswipe-paired", "frozen_head-40"),
 }
 """Methods that spend the support labels."""
 TOLD = {"guardrail-distill-named", "poe", "bias_reweighting", "biaswipe", "biaswipe-grid", "biaswipe-unlabelled"}

@@ -75,6 +75,7 @@ METHODS: dict[str, Callable[..., System]] = {
     "prior_shift_em": partial(PriorShift, name="prior_shift_em", estimate="em"),
     "biaswipe": BiasWipe,
     "biaswipe-grid": partial(BiasWipe, name="biaswipe-grid", weights=GRID, in_turn=False),
+    "biaswipe-paired": partial(BiasWipe, name="biaswipe-paired", paired=True),
     "biaswipe-unlabelled": partial(BiasWipe, name="biaswipe-unlabelled", templates="deployment"),
     "mask_average": MaskAverage,
     "mask_top1": partial(MaskAverage, name="mask_top1", top_k=1),

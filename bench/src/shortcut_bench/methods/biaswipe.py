@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from shortcut_guardrail.data import Texts
 from shortcut_guardrail.errors import GuardrailWarning
-from shortcut_guardrail.models import TextClassifier
+from shortcut_guardrail.models import Batch, TextClassifier
 from shortcut_guardrail.text import WordFinder
 from shortcut_guardrail.typing import Progress, Text
 
@@ -81,24 +81,24 @@ def frames_of(texts: Texts, words: Sequence[str]) -> tuple[list[Frame], Array]:
 
 def importance(
     classifier: TextClassifier,
-    texts: Texts,
+    sets: Sequence[Texts],
     labels: Array,
     *,
     repeats: int,
     dropped: float,
     batch_size: int,
     generator: torch.Generator,
-) -> Tensor:
-    """How much each weight v matters: the sum over batches and repeats of |dL/dv v|, shape (W,).
+) -> list[Tensor]:
+    """How much each weight v matters for each set of texts: the sum over batches and repeats of |dL/dv v|, shape (W,).
 
     L is the mean cross-entropy of the batch for a model of which every weight is zeroed with the probability `dropped`,
     and v is the weight as it is, zeroed or not. Word vectors of no token of the batch make no difference to L, so that
-    nothing is drawn for them.
+    nothing is drawn for them. Sets that are given together share what is zeroed.
 
     Args:
         classifier: Around a model whose parameters ask for gradients; they are as before afterwards.
-        texts: N texts or pairs.
-        labels: Their class ids, shape (N,).
+        sets: Sets of N texts or pairs.
+        labels: The class ids of each set's rows, shape (N,).
         repeats: How often weights are zeroed for each batch.
         dropped: The probability in [0, 1).
         batch_size: Texts a batch, in their order.
@@ -106,28 +106,42 @@ def importance(
     """
     parameters = list(classifier.plain_model.parameters())
     weights = [parameter.detach().clone() for parameter in parameters]
-    total = [torch.zeros_like(weight) for weight in weights]
-    table = classifier.plain_model.get_input_embeddings().weight
-    encoded, targets = classifier.encode(texts), torch.from_numpy(labels).to(classifier.device)
+    totals = [[torch.zeros_like(weight) for weight in weights] for _ in sets]
+    encoded, targets = [classifier.encode(texts) for texts in sets], torch.from_numpy(labels).to(classifier.device)
     try:
-        for rows in np.split(np.arange(len(texts)), np.arange(batch_size, len(texts), batch_size)):
-            batch = classifier.collate(encoded, rows)
-            read = torch.from_numpy(np.unique(batch.input_ids.cpu().numpy())).to(classifier.device)
+        for rows in np.split(np.arange(len(labels)), np.arange(batch_size, len(labels), batch_size)):
+            batches = [classifier.collate(one, rows) for one in encoded]
             for _ in range(repeats):
-                for parameter, weight in zip(parameters, weights, strict=True):
-                    part = read if parameter is table else slice(None)
-                    kept = torch.rand(weight[part].shape, generator=generator) >= dropped
-                    parameter.data[part] = weight[part] * kept.to(weight.device)
-                with torch.enable_grad():
-                    loss = F.cross_entropy(classifier.logits(batch), targets[rows])
-                gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-                for value, gradient in zip(total, gradients, strict=True):
-                    if gradient is not None:
-                        value += gradient.abs_()
+                _thin(classifier, weights, batches, dropped, generator)
+                for total, batch in zip(totals, batches, strict=True):
+                    with torch.enable_grad():
+                        loss = F.cross_entropy(classifier.logits(batch), targets[rows])
+                    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+                    for value, gradient in zip(total, gradients, strict=True):
+                        if gradient is not None:
+                            value += gradient.abs_()
     finally:
         for parameter, weight in zip(parameters, weights, strict=True):
             parameter.data.copy_(weight)
-    return torch.cat([(value * weight.abs()).flatten() for value, weight in zip(total, weights, strict=True)])
+    sizes = [weight.abs() for weight in weights]
+    return [torch.cat([(one * size).flatten() for one, size in zip(total, sizes, strict=True)]) for total in totals]
+
+
+def _thin(
+    classifier: TextClassifier,
+    weights: Sequence[Tensor],
+    batches: Sequence[Batch],
+    dropped: float,
+    generator: torch.Generator,
+) -> None:
+    """Set the parameters to these weights, with some of those that the batches read zeroed."""
+    table = classifier.plain_model.get_input_embeddings().weight
+    tokens = np.unique(np.concatenate([batch.input_ids.cpu().numpy().ravel() for batch in batches]))
+    read = torch.from_numpy(tokens).to(classifier.device)
+    for parameter, weight in zip(classifier.plain_model.parameters(), weights, strict=True):
+        part = read if parameter is table else slice(None)
+        kept = torch.rand(weight[part].shape, generator=generator) >= dropped
+        parameter.data[part] = weight[part] * kept.to(weight.device)
 
 
 def wipe(model: Any, places: Tensor) -> None:
@@ -154,6 +168,8 @@ class BiasWipe:
             support rows is taken, the first of equals.
         templates: `support` makes templates of the support rows, with their labels. `deployment` makes them of the
             deployment texts, with the base classifier's answers to the texts without the word in place of labels.
+        paired: Zero the same weights at random for templates with the word and without it, so that the difference is
+            not that of two draws.
         in_turn: Zero the weights of a word before the next word's are looked for; else all are looked for in the base
             classifier. Several numbers are compared only in the latter way.
         repeats: How often weights are zeroed at random for each batch of templates.
@@ -168,6 +184,7 @@ class BiasWipe:
     name: str = "biaswipe"
     weights: tuple[int, ...] = (WIPED,)
     templates: Literal["support", "deployment"] = "support"
+    paired: bool = False
     in_turn: bool = True
     repeats: int = REPEATS
     dropped: float = DROPPED
@@ -196,8 +213,8 @@ class BiasWipe:
         return frozenset({Need.GRADIENTS, Need.SHORTCUT_WORDS, Need(self.templates)})
 
     def config(self) -> dict[str, Any]:
-        """Every option."""
-        return as_config(self)
+        """Every option; runs from before `paired` was one went by its default."""
+        return {name: value for name, value in as_config(self).items() if name != "paired" or value}
 
     def fit(self, material: Material, *, seed: int, progress: Progress | None = None) -> ModelSystem:
         """Find the weights of each word and zero them in a copy.
@@ -282,9 +299,11 @@ class _Wiper:
         if not len(rows):
             return None
         how = {name: getattr(self.method, name) for name in ("repeats", "dropped", "batch_size")}
+        sets = [self._texts(rows, one) for one in (word, None)]
         with_word, without = (
-            importance(self.classifier, self._texts(rows, one), self.labels[rows], generator=self.generator, **how)
-            for one in (word, None)
+            found
+            for together in ([sets] if self.method.paired else [[one] for one in sets])
+            for found in importance(self.classifier, together, self.labels[rows], generator=self.generator, **how)
         )
         self.cost += 2 * TRAIN_PASS * self.method.repeats * len(rows)
         difference = with_word - without
