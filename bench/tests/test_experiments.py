@@ -11,7 +11,7 @@ from shortcut_guardrail.errors import ConfigError
 PROMISED = """
 testbed-proportion testbed-strength recall-vs-strength misclassification real-world shifted mstps lambda-sweep
 in-distribution mstps-vs-accuracy support-size lora-rank adaptation-cost leaderboard leaderboard-in-distribution
-natural-shortcuts source-recipes
+natural-shortcuts source-recipes biaswipe
 """.split()
 
 

@@ -11,10 +11,12 @@ import pytest
 from harness_fakes import fake_results, with_systems
 from shortcut_bench.collect import Collection, collect
 from shortcut_bench.experiments import read_experiment
+from shortcut_bench.methods import METHODS
 from shortcut_bench.positioning import APPROACHES, CHOSEN_BESIDE, PER_INPUT_ATTRIBUTION, SETTLED_ON
-from shortcut_bench.registry import built_in_systems
+from shortcut_bench.registry import built_in_systems, make_system
 from shortcut_bench.results import read_index, result_path
 from shortcut_bench.statistics import mcnemar
+from shortcut_bench.systems import Need
 from shortcut_bench.tables import make_table, render
 from shortcut_guardrail import ConfigError, DataError, GuardrailWarning
 from shortcut_guardrail.metrics import group_accuracy
@@ -278,7 +280,7 @@ def test_systems_on_different_rows_are_refused(field, tmp_path):
 
 
 def test_systems_around_different_base_classifiers_are_refused(tmp_path):
-    config = with_systems(SHIFTED, "erm", "clean", "nfl", "guardrail")
+    config = with_systems(SHIFTED, "erm", "clean", "nfl", "guardrail", "zero_shot")
 
     def retrained(system, needs):
         def change(run, record):
@@ -290,6 +292,8 @@ def test_systems_around_different_base_classifiers_are_refused(tmp_path):
 
     assert retrained("clean", ["clean-train"])  # it does not start from the base classifier
     assert retrained("nfl", ["dev", "train"])
+    assert retrained("zero_shot", [])
+    assert not [kind for kind in METHODS if Need.BASE in make_system(kind).needs]
     for system, needs in (("guardrail", ["deployment"]), ("nfl", ["gradients", "train"])):
         with pytest.raises(ConfigError, match=rf"erm, .*{system}, .*start from base classifiers that differ"):
             retrained(system, needs)

@@ -14,6 +14,7 @@ import numpy as np
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning
 
 from .experiments import ExperimentConfig
+from .methods import METHODS
 from .results import IndexEntry, Rows, concatenated, index_path, read_index, read_result, rows_of
 from .scoring import merged_metrics
 from .systems import Need
@@ -228,9 +229,12 @@ def _check_rows(runs: Sequence[Finished]) -> None:
 
 
 def _is_trained_apart(run: Finished) -> bool:
-    """Whether a system starts from the pretrained encoder, so that its answers are those beside any base classifier."""
-    needs = set(run.result["system"]["needs"])
-    return Need.CLEAN_TRAIN in needs or (Need.TRAIN in needs and Need.GRADIENTS not in needs)
+    """Whether a system was handed no base classifier, so that its answers are those beside any.
+
+    A result does not say whether its system declared `BASE`, which no method does: it is for references.
+    """
+    needs, kind = set(run.result["system"]["needs"]), run.result["config"]["system"]["kind"]
+    return Need.GRADIENTS not in needs and bool(needs & {Need.TRAIN, Need.CLEAN_TRAIN} or kind in METHODS)
 
 
 def _check_base(runs: Sequence[Finished]) -> None:

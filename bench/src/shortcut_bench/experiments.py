@@ -262,6 +262,7 @@ _ORDER = (
     "leaderboard-in-distribution",
     "natural-shortcuts",
     "source-recipes",
+    "biaswipe",
 )
 
 
