@@ -151,8 +151,7 @@ def test_the_strength_without_labels_and_labels_beside_it(masked_bag):
     assert masked_bag.debias_strength == chosen.strength == 1.0  # where nothing of "honestly" is left
     assert chosen.curve[-1].divergence == pytest.approx(0, abs=1e-6)
     assert (chosen.n, chosen.n_bearing, record.strength_source) == (80, 40, "agreement")
-    # "honestly" weighs 4, "bad" -1 and "awful" -1.5, so the answers turn where 4 (1 - s) < 1.5, and where it is < 1.
-    assert [point.agreement for point in chosen.curve[6:]] == [0.5, 0.75, 1.0, 1.0, 1.0]
+    assert [(point.strength, point.agreement) for point in chosen.curve] == [(0, 0.5), (0.8, 1), (0.9, 1), (1, 1)]
     assert (record.calibration, record.unlabelled_calibration) == (None, chosen)
     # Labels that agree choose the smallest of equals alone (0.8), and leave 1 beside the dial.
     alone = masked_bag.calibrate(BAD + GOOD, [0] * 40 + [1] * 40)
