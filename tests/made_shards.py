@@ -1,6 +1,7 @@
 """Shards of an audit whose effects are known."""
 
 import numpy as np
+from scipy.special import expit
 
 from shortcut_guardrail.audit.measurements import Shard
 
@@ -43,3 +44,17 @@ def confident(classes, n_classes):
     probs = np.full((len(classes), n_classes), 0.1 / (n_classes - 1), dtype=np.float32)
     probs[np.arange(len(classes)), classes] = 0.9
     return probs
+
+
+def together(against, *, words=tuple(f"word{i}" for i in range(12)), each=12, others=1000, seed=0):
+    """Words that make class 1 of texts whose rest speaks less for it than other texts do, by so many standard
+    deviations; nothing but the words tells the texts from the others."""
+    rng = np.random.default_rng(seed)
+    rows = [(1, {word: 0}) for word in words for _ in range(each)] + [(0, {})] * others
+    made = shard([rows[i] for i in rng.permutation(len(rows))], n_classes=2)
+    speaks = expit(rng.normal(-2, 1, size=len(rows)))
+    made.probs[:] = np.column_stack([1 - speaks, speaks])
+    made.probs[made.texts] = (0.05, 0.95)
+    rests = expit(rng.normal(-2 - against, 1, size=len(made.texts)))
+    made.masked_probs[:] = np.column_stack([1 - rests, rests])
+    return made

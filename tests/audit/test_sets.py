@@ -8,6 +8,7 @@ from scipy.special import expit
 from scipy.stats import binom, t
 
 from made_shards import shard
+from made_shards import together as corpus
 from shortcut_guardrail.audit.auditing import make_report
 from shortcut_guardrail.audit.context import judge, tally
 from shortcut_guardrail.audit.sets import WordSet, _coin, find_set, p_of_set, set_p_value, with_set
@@ -17,20 +18,6 @@ from shortcut_guardrail.stats.brunner_munzel import levels
 
 CONFIG = AuditConfig()
 WORDS = [f"word{i}" for i in range(12)]
-
-
-def corpus(against, *, words=WORDS, each=12, others=1000, seed=0):
-    """Words that make class 1 of texts whose rest speaks less for it than other texts do, by so many standard
-    deviations; nothing but the words tells the texts from the others."""
-    rng = np.random.default_rng(seed)
-    rows = [(1, {word: 0}) for word in words for _ in range(each)] + [(0, {})] * others
-    made = shard([rows[i] for i in rng.permutation(len(rows))], n_classes=2)
-    speaks = expit(rng.normal(-2, 1, size=len(rows)))
-    made.probs[:] = np.column_stack([1 - speaks, speaks])
-    made.probs[made.texts] = (0.05, 0.95)
-    rests = expit(rng.normal(-2 - against, 1, size=len(made.texts)))
-    made.masked_probs[:] = np.column_stack([1 - rests, rests])
-    return made
 
 
 def verdicts_on(made):
