@@ -11,13 +11,16 @@ import lzma
 import math
 import os
 import re
+import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from itertools import zip_longest
+from itertools import product, zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from shortcut_guardrail.errors import GuardrailError
 
 HERE = Path(__file__).parent / "golden"
 _DIGEST = re.compile(r"\b[0-9a-f]{32,}\b")
@@ -25,7 +28,13 @@ _SECONDS = re.compile(r"\b[\d.]+ (?:s|ms|min)\b(?: or more)?")
 _NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]?\d+)?|-?\d+e[-+]?\d+")
 _DRAWN = re.compile(r"<[^>]*?((?:\s(?:data-[\w-]+|x|y|x1|x2|y1|y2|cx|cy|width|height|points|d)=\"[^\"]*\")+)[^>]*>")
 """What places and sizes the marks of a figure."""
-_LEFT_OUT = {"seconds", "versions", "created", "created_at", "torch", "hardware", "answered_at", "at", "when"}
+_LEFT_OUT = {"seconds", "versions", "created", "created_at", "torch", "hardware", "answered_at", "at", "when"} | {
+    "peft_version",
+    "transformers_version",
+    "tokenizers",
+    "relative_time",
+    "from_folder",
+}
 _FEW = 12
 
 
@@ -56,6 +65,29 @@ def _short(value: Any) -> str:
     if isinstance(value, (float, np.floating)):
         return "nan" if math.isnan(value) else f"{value:.4g}"
     return _DIGEST.sub("...", str(value)).replace("\n", " / ")
+
+
+def called(function: Callable[..., Any], *given: Any, **named: Any) -> Iterator[str]:
+    """What a call returns, or refuses, and the warnings on the way, with what it was given."""
+    said = [*map(_briefly, given), *(f"{name}={_briefly(value)}" for name, value in named.items())]
+    where = f"{getattr(function, '__name__', type(function).__name__)}({', '.join(said)})"
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            yield from told(function(*given, **named), where)
+        except GuardrailError as error:
+            yield f"{where} = {type(error).__name__}: {_short(error)}"
+    yield from (f"{where} warns: {_short(one.message)}" for one in warned)
+
+
+def each(function: Callable[..., Any], *grids: Iterable[Any], **named: Any) -> list[str]:
+    """The calls with all combinations of values."""
+    return [line for given in product(*grids) for line in called(function, *given, **named)]
+
+
+def _briefly(value: Any) -> str:
+    said = _short(value)
+    return said if len(said) < 50 and not said.startswith("<") and " at 0x" not in said else type(value).__name__
 
 
 def printed(text: str, folder: Path | None = None) -> Iterator[str]:
@@ -128,7 +160,7 @@ _READ: dict[str, Callable[[Path], Iterator[str]]] = {
 
 def compare(name: str, lines: Iterable[str]) -> None:
     """Compare with the stored output, numbers with a fraction to a thousandth; with WRITE_OUTPUTS=1 store it."""
-    path, lines = HERE / f"{name}.txt.xz", list(lines)
+    path, lines = HERE / f"{name}.txt.xz", "\n".join(lines).split("\n")
     if os.environ.get("WRITE_OUTPUTS") == "1":
         path.write_bytes(lzma.compress("\n".join(lines).encode(), preset=9 | lzma.PRESET_EXTREME))
     stored = lzma.decompress(path.read_bytes()).decode().split("\n")
