@@ -28,13 +28,8 @@ _SECONDS = re.compile(r"\b[\d.]+ (?:s|ms|min)\b(?: or more)?")
 _NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]?\d+)?|-?\d+e[-+]?\d+")
 _DRAWN = re.compile(r"<[^>]*?((?:\s(?:data-[\w-]+|x|y|x1|x2|y1|y2|cx|cy|width|height|points|d)=\"[^\"]*\")+)[^>]*>")
 """What places and sizes the marks of a figure."""
-_LEFT_OUT = {"seconds", "versions", "created", "created_at", "torch", "hardware", "answered_at", "at", "when"} | {
-    "peft_version",
-    "transformers_version",
-    "tokenizers",
-    "relative_time",
-    "from_folder",
-}
+_LEFT_OUT = {"seconds", "versions", "created", "created_at", "torch", "hardware", "answered_at", "at", "when"}
+_LEFT_OUT |= {"peft_version", "transformers_version", "relative_time"}
 _FEW = 12
 
 

@@ -82,7 +82,7 @@ def edited(reader, encoded):
     yield from (
         encoded.visible_text(i, side) for i in range(6) for side in range(1 + (type(encoded.texts[0]) is tuple))
     )
-    important = np.array([[0, 2, 5], [1, 3, -1], [0, -1, -1], [2, 1, 0], [1, 2, 6], [0, 2, 1]])
+    important = np.array([[0, 2, 5], [1, 3, -1], [0, -1, -1], [2, 1, 0], [1, 2, 6], [10, 5, 9]])
     for units in (room.words_as_units(encoded), room.tokens_as_units(encoded)):
         yield from told(units)
         for least, known in ((1, ()), (2, ("the food",))):
