@@ -145,11 +145,12 @@ def spoken(n: int, openings: dict[str, tuple[float, int]], *, seed: int = 0) -> 
 
 def test_samples_with_common_and_rare_words(capsys):
     lines = []
-    guard = ShortcutGuardrail.around(bag({"honestly": 6.0, "quite": 3.0, **FILLERS}, bias=-0.5), ["no", "yes"])
-    for many, size, budget in ((14, 120, 0), (150, 104, 1300), (20, 2000, 0)):
-        texts = spoken(420 if size < 2000 else 110, {"honestly": (0.6, many), "quite": (-0.2, 20)})
+    weights = {word: weight / 4 for word, weight in FILLERS.items()} | {"honestly": 6.0, "quite": 3.0}
+    guard = ShortcutGuardrail.around(bag(weights, bias=-1.5), ["no", "yes"])
+    for many, size, budget in ((24, 360, 0), (110, 104, 0), (110, 104, 450), (20, 2000, 0)):
+        texts = spoken(550 if size < 2000 else 110, {"honestly": (0.8, many), "quite": (0.4, 20)})
         labels = ["yes" if max(text.split()[-3:]) > "we" else "no" for text in texts]
-        config = AuditConfig(top_k=2, budget=budget, n_examples=1)
+        config = AuditConfig(top_k=2, budget=budget, n_examples=1, min_count=5)
         found = guard.audit_sample(MemoryTexts(texts, labels), size, config=config, seed=1)
         lines += [f"## {many} {size}", *audited(found.report, capsys, 40), *told(found.sample.repeats.weights[:40])]
     compare("samples", lines)
