@@ -109,7 +109,7 @@ NEGATIONS = re.compile(r"\b(?:not|nothing|nobody|no)\b(?:,\s+(?:not|nothing|nobo
 
 BY_ROUNDING = re.compile(
     r"(?<=^strength) +[\d.]+(?= \(agreement\))|(?<=^chosen) +[\d.]+| of \d+(?= weighed)|^\w+ +(?:cleared|kept) .*\n?"
-    r"|^ +[\d.]+(?: +\d+){4} .*\n?|(?<=strengths)(?:,?\s+(?:to\s+)?(?:0\.\d|1)\b)+",
+    r"|^ +[\d.]+(?: +\d+){4} .*\n?|(?<=\bstrength)s?(?:(?:,| and| to)?\s+(?:0\.\d+|1)\b)+(?= is|\n)",
     re.MULTILINE,
 )
 """What a few answers decide: the strength that is chosen, as several do as well; whether a word that stays changes
