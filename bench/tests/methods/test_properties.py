@@ -26,10 +26,25 @@ from tiny_models import BagForSequenceClassification, planted_bag
 LABELLED = {
     *("last_layer", "few_shot", "prior_shift", "bias_fit", "random_maskcl", "simcse_adapter"),
     *("guardrail", "guardrail-paper", "guardrail-distill-40", "guardrail-few-shot"),
-    *("guardrail-distill-influential-40", "biaswipe", "biaswipe-grid", "biaswipe-paired", "frozen_head-40"),
+    *(
+        "guardrail-distill-influential-40",
+        "biaswipe",
+        "biaswipe-grid",
+        "biaswipe-paired",
+        "biaswipe-paired",
+        "frozen_head-40",
+    ),
 }
 """Methods that spend the support labels."""
-TOLD = {"guardrail-distill-named", "poe", "bias_reweighting", "biaswipe", "biaswipe-grid", "biaswipe-unlabelled"}
+TOLD = {
+    "guardrail-distill-named",
+    "poe",
+    "bias_reweighting",
+    "biaswipe",
+    "biaswipe-grid",
+    "biaswipe-paired",
+    "biaswipe-unlabelled",
+}
 """Methods that are told the shortcut's words."""
 PARTS = {"train_texts": "train", "train_class_counts": "train", "dev_texts": "dev"}
 """What is handed of rows to those who read no more of them, and of which rows."""
