@@ -31,7 +31,6 @@ LABELLED = {
         "biaswipe",
         "biaswipe-grid",
         "biaswipe-paired",
-        "biaswipe-paired",
         "frozen_head-40",
     ),
 }
