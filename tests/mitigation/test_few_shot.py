@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -66,13 +67,13 @@ def test_folds_are_even_and_every_class_is_dealt_out():
         sizes = np.bincount(folds)
         assert len(sizes) == min(5, n)
         assert sizes.max() - sizes.min() <= 1
-        for c in set(labels.tolist()):
-            of_class = np.bincount(folds[labels == c], minlength=len(sizes))
-            assert of_class.max() - of_class.min() <= 1
         assert n < 9 or not np.array_equal(folds, assign_folds(labels, range(n), 5, seed=2))
         # Equal texts are in one.
         thrice = assign_folds(np.repeat(labels, 3), np.repeat(range(n), 3).tolist(), 5, seed=1).reshape(n, 3)
         assert (thrice == thrice[:, :1]).all()
+        for dealt, c in product((folds, thrice[:, 0]), set(labels.tolist())):
+            of_class = np.bincount(dealt[labels == c], minlength=len(sizes))
+            assert of_class.max() - of_class.min() <= 1
         assert np.bincount(thrice[:, 0]).tolist() == sizes.tolist()
 
 
