@@ -131,3 +131,15 @@ def test_a_certificate_is_about_the_strength_that_texts_chose_and_half_of_it(gua
     guard.calibrate(TEXTS[:8], [0, 1] * 4)  # these labels may certify too, so nothing that they chose is singled out
     found = guard.certify([], [], unlabelled=others)
     assert [point.strength for point in found.points] == pytest.approx([0.1 * i for i in range(1, 11)])
+    guard.calibrate_without_labels(TEXTS)  # nothing of what was chosen before stays beside the new choice
+    record = guard.record()
+    assert (record.strength_source, record.calibration, record.certificate) == ("agreement", None, None)
+    assert record.support_hashes == ()
+
+
+def test_names_that_somebody_gave_stay_where_an_audit_has_the_models_own(bag):
+    report = ShortcutGuardrail(*bag).audit(TEXTS)
+    given, own = ShortcutGuardrail(*bag, label_names=("no", "yes")), ShortcutGuardrail(*bag)
+    for guard, names in ((given, ("no", "yes")), (own, ("negative", "positive"))):
+        guard.repair(TEXTS, shortcuts=["honestly"], strategy="mask", report=report)
+        assert guard.label_names == names
