@@ -22,6 +22,7 @@ FIRST_STAGE = {**TRAINED, "upweights": (4,), "identification_epochs": (1,)}
 # The toy's base classifier is less certain than a real one: no entropy is below .65 ln 2.
 CERTAIN = {"batch_size": 32, "entropy_margin": 0.7}
 DEYO = {"batch_size": 32, "filter_margin": 0.7, "plpd_margin": 0.01}
+TWICE = {"recipe": {**QUICK, "epochs": 2}}
 WIPED = {"repeats": 2}
 GRID = {"learning_rates": (1e-3,), "upweights": (4, 5), "identification_rate": 0.05}
 DISTILLED = ("", "-40", "-named", "-influential", "-influential-40")
@@ -43,7 +44,7 @@ OPTIONS = {
     **dict.fromkeys(("poe-weak", "interpoll"), WEAK),
     "tent": {"batch_size": 32},
     **dict.fromkeys(("biaswipe", "biaswipe-grid", "biaswipe-paired", "biaswipe-unlabelled"), WIPED),
-    "few_shot": {"recipe": {**QUICK, "epochs": 2}},
+    **dict.fromkeys(("few_shot", "supcon_support"), TWICE),
 }
 for kind in ("", "-few-shot", "-per-input", *(f"-distill{how}" for how in DISTILLED)):
     OPTIONS[f"guardrail{kind}"] = {"min_steps": 8, "max_steps": 8}

@@ -43,6 +43,7 @@ APPROACHES: Mapping[str, str] = {
     **dict.fromkeys(("deyo", "deyo-biased"), "Entropy minimization on texts whose answer needs their order"),
     "last_layer": "Last-layer retraining on the support set",
     "few_shot": "Fine-tuning on the support set",
+    "supcon_support": "Fine-tuning with supervised contrast on the support set",
     **dict.fromkeys(("prior_shift", "prior_shift_em"), "Class prior correction"),
     "bias_fit": "Class bias correction",
     "most_frequent": "Most frequent class",

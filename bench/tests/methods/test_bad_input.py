@@ -11,7 +11,7 @@ import pytest
 from methods_toy import DEV, GROUPS, NAMES, QUICK, SUPPORT, TRAIN, fit, rows
 from shortcut_bench.datasets.types import LabelledTexts
 from shortcut_bench.finetuning.config import FinetuneConfig
-from shortcut_bench.methods import DFR, JTT, RULES, FewShot, GroupDRO, LastLayer, jtt
+from shortcut_bench.methods import DFR, JTT, RULES, FewShot, GroupDRO, LastLayer, SupConSupport, jtt
 from shortcut_bench.methods.dfr import draw_with_all_classes
 from shortcut_bench.methods.prompts import add_prompt
 from shortcut_bench.methods.same_budget import PriorShift
@@ -196,6 +196,8 @@ def test_options_out_of_range_are_refused():
         ("poe-weak", {"weak_rate": 0.0}, "weak_rate must be above 0, but is 0.0."),
         ("poe-weak", {"weak_epochs": 0}, "weak_epochs must be at least 1, but is 0."),
         ("c2l", {"proposals": "gpt"}, "proposals must be auto, mlm or mask, not gpt."),
+        ("supcon_support", {"weight": 1.1}, "weight must lie between 0 and 1, but is 1.1."),
+        ("supcon_support", {"temperature": 0.0}, "temperature must be above 0, but is 0.0."),
         ("prior_shift", {"estimate": "guess"}, "estimate must be support, em or bias, not 'guess'."),
         ("simcse_adapter", {"temperature": 0.0}, "temperature must be above 0, but is 0.0."),
         ("random_maskcl", {"min_steps": 9, "max_steps": 8}, "min_steps (9) must not exceed max_steps (8)."),
@@ -207,7 +209,7 @@ def test_options_out_of_range_are_refused():
         assert str(error.value) == message
 
 
-@pytest.mark.parametrize("method", [LastLayer(), FewShot(), PriorShift(), PriorShift(estimate="bias")])
+@pytest.mark.parametrize("method", [LastLayer(), FewShot(), SupConSupport(), PriorShift(), PriorShift(estimate="bias")])
 def test_support_rows_of_one_class_are_refused(method, material):
     one_class = SUPPORT.select(np.flatnonzero(SUPPORT.labels == 0))
     with pytest.raises(DataError, match="needs support rows of at least two classes"):

@@ -24,7 +24,7 @@ from shortcut_guardrail.errors import ConfigError, GuardrailWarning
 from tiny_models import BagForSequenceClassification, planted_bag
 
 LABELLED = {
-    *("last_layer", "few_shot", "prior_shift", "bias_fit", "random_maskcl", "simcse_adapter"),
+    *("last_layer", "few_shot", "supcon_support", "prior_shift", "bias_fit", "random_maskcl", "simcse_adapter"),
     *("guardrail", "guardrail-paper", "guardrail-distill-40", "guardrail-few-shot"),
     *(
         "guardrail-distill-influential-40",

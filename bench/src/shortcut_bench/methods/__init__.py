@@ -1,8 +1,9 @@
 """The mitigation methods that the guardrail is compared with, in the harness's one interface.
 
 Training time: JTT, NFL, DFR, Group DRO, LTGR, C2L, InterpoLL, ensembles with a bias-only model. Deployment time: Tent,
-EATA, SAR, DeYO, BiasWipe. With the guardrail's label budget: last-layer retraining, 40-shot fine-tuning, prior-shift
-correction. Controls: mask averaging, masking the most important token, randomly masked MaskCL, a dropout-only adapter.
+EATA, SAR, DeYO, BiasWipe. With the guardrail's label budget: last-layer retraining, 40-shot fine-tuning with and
+without supervised contrast, prior-shift correction. Controls: mask averaging, masking the most important token,
+randomly masked MaskCL, a dropout-only adapter.
 What can be had without fine-tuning: the most frequent class, a bag of words, a head on a frozen encoder, the names of
 the classes. And the guardrail's own strategies that go beyond the paper. docs/research/methods.md says of each what it
 is, where it comes from, what is faithful and what differs.
@@ -36,6 +37,7 @@ from .nfl import NFL
 from .same_budget import FewShot, LastLayer, PriorShift
 from .sar import SAR
 from .selection import RULES
+from .supcon import SupConSupport
 from .targeted import Influential, Named, Targeted, Taught
 
 METHODS: dict[str, Callable[..., System]] = {
@@ -70,6 +72,7 @@ METHODS: dict[str, Callable[..., System]] = {
     "deyo-biased": DeYO.biased,
     "last_layer": LastLayer,
     "few_shot": FewShot,
+    "supcon_support": SupConSupport,
     "prior_shift": PriorShift,
     "bias_fit": partial(PriorShift, name="bias_fit", estimate="bias"),
     "prior_shift_em": partial(PriorShift, name="prior_shift_em", estimate="em"),
@@ -118,6 +121,7 @@ __all__ = [
     "PriorShift",
     "RandomMaskCL",
     "SimCSEAdapter",
+    "SupConSupport",
     "Targeted",
     "Taught",
     "Tent",

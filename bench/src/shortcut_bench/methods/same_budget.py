@@ -15,7 +15,7 @@ from shortcut_guardrail.errors import DataError, GuardrailWarning, RunError
 from shortcut_guardrail.typing import Progress
 
 from ..datasets.types import LabelledTexts
-from ..finetuning import FinetuneConfig, finetune_model
+from ..finetuning import FinetuneConfig, Objective, finetune_model
 from ..systems import Material, ModelSystem, Need, predict_proba
 from .dfr import INVERSE_STRENGTHS, Standardiser, answers, fit_head
 from .heads import features, head_of, head_system, with_head
@@ -35,7 +35,12 @@ NEVER = -1e4
 FOLDS = 5
 
 
-def _support(material: Material, name: str) -> LabelledTexts:
+def support_rows(material: Material, name: str) -> LabelledTexts:
+    """The support rows of a method.
+
+    Raises:
+        DataError: They are of a single class, or there is none.
+    """
     support = material.support
     assert support is not None
     require(
@@ -80,7 +85,7 @@ class LastLayer:
         Raises:
             DataError: The support rows are of a single class.
         """
-        started, support = time.perf_counter(), _support(material, self.name)
+        started, support = time.perf_counter(), support_rows(material, self.name)
         base = material.scorer(material.base.model)
         values = features(base, support.texts, "head-input")
         present, labels = np.unique(support.labels, return_inverse=True)
@@ -179,8 +184,8 @@ class FewShot:
             DataError: The support rows are of a single class.
             RunError: Training diverged.
         """
-        support = _support(material, self.name)
-        recipe = resolve_recipe(self.recipe, FEW_SHOT, material)
+        support = support_rows(material, self.name)
+        recipe, objective = self._how(material, len(support))
         result = finetune_model(
             material.base.model,
             material.base.tokenizer,
@@ -188,6 +193,7 @@ class FewShot:
             support.labels.tolist(),
             config=recipe,
             seed=seed,
+            objective=objective,
             progress=progress,
         )
         return ModelSystem(
@@ -200,6 +206,10 @@ class FewShot:
             },
             forward_equivalents=float(TRAIN_PASS * recipe.epochs * len(support)),
         )
+
+    def _how(self, material: Material, n_rows: int) -> tuple[FinetuneConfig, Objective | None]:
+        """The recipe for so many rows, and what is minimised; `None` is cross-entropy."""
+        return resolve_recipe(self.recipe, FEW_SHOT, material), None
 
 
 Estimate = Literal["support", "em", "bias"]
@@ -322,12 +332,12 @@ class PriorShift:
         n_classes = len(material.label_names)
         base = material.scorer(material.base.model)
         if self.estimate == "bias":
-            support = _support(material, self.name)
+            support = support_rows(material, self.name)
             log_probs = _log_probs(base, support.texts)
             return bias_fit(log_probs, support.labels), float(len(support)), len(support)
         source = self._source_prior(material)
         if self.estimate == "support":
-            support = _support(material, self.name)
+            support = support_rows(material, self.name)
             return np.log(smoothed_prior(support.labels, n_classes) / source), 0.0, len(support)
         assert material.deployment is not None
         probs = predict_proba(base, material.deployment).astype(np.float64)
