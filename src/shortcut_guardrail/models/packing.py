@@ -79,8 +79,8 @@ class PackedSequences:
     def mean(self, hidden: Tensor) -> Tensor:
         """Mean over each sequence's tokens, shape (M, H), of a row of states, shape (1, T, H)."""
         lengths = self.mask.sum(dim=1)
-        owner = torch.repeat_interleave(torch.arange(len(lengths), device=hidden.device), lengths)
-        sums = hidden.new_zeros((len(lengths), hidden.shape[-1])).index_add(0, owner, hidden[0])
+        # On a GPU index_add sums in another order each time.
+        sums = torch.segment_reduce(hidden[0], "sum", lengths=lengths)
         return (sums / lengths[:, None])[self.places]
 
 
