@@ -1,6 +1,7 @@
 """A toy in which a word goes with a label, small enough to train on in a second: what the tests of methods share."""
 
 import numpy as np
+import torch
 
 from shortcut_bench.classifiers import TrainedClassifier
 from shortcut_bench.datasets.types import LabelledTexts
@@ -22,6 +23,7 @@ FIRST_STAGE = {**TRAINED, "upweights": (4,), "identification_epochs": (1,)}
 # The toy's base classifier is less certain than a real one: no entropy is below .65 ln 2.
 CERTAIN = {"batch_size": 32, "entropy_margin": 0.7}
 DEYO = {"batch_size": 32, "filter_margin": 0.7, "plpd_margin": 0.01}
+PAPER = {"preset": "paper"}
 TWICE = {"recipe": {**QUICK, "epochs": 2}}
 WIPED = {"repeats": 2}
 GRID = {"learning_rates": (1e-3,), "upweights": (4, 5), "identification_rate": 0.05}
@@ -30,8 +32,8 @@ OPTIONS = {
     **dict.fromkeys(("nfl-co", "nfl-f", "group_dro", "c2l"), TRAINED),
     **dict.fromkeys(("eata", "eta", "sar"), CERTAIN),
     **dict.fromkeys(("deyo", "deyo-biased"), DEYO),
-    "random_maskcl": {"preset": "paper"},
-    "simcse_adapter": {"preset": "paper"},
+    "random_maskcl": PAPER,
+    **dict.fromkeys(("simcse_adapter", "simclr_adapter"), PAPER),
     "jtt": {**FIRST_STAGE, "identification_rate": 0.05},
     "jtt-sg-paper": FIRST_STAGE,
     "jtt-grid": {**FIRST_STAGE, **GRID},
@@ -82,3 +84,15 @@ def make_material(encoder):
 def fit(method, material, *, seed=0):
     """A method fitted on what it declared of a material."""
     return method.fit(material.for_needs(method.needs), seed=seed)
+
+
+def literal_contrast(features, labels, tau):
+    """The supervised contrastive loss, anchor by anchor and positive by positive."""
+    total = torch.zeros(())
+    for i, anchor in enumerate(features):
+        similar = [torch.exp(anchor @ other / (anchor.norm() * other.norm()) / tau) for other in features]
+        others = [a for a in range(len(features)) if a != i]
+        positives = [p for p in others if labels[p] == labels[i]]
+        for p in positives:
+            total = total - torch.log(similar[p] / sum(similar[a] for a in others)) / len(positives)
+    return total / len(features)

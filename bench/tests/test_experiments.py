@@ -36,7 +36,7 @@ def test_an_experiment_is_complete_and_its_controls_take_the_guardrails_steps(na
             assert system(scale, setting, spec).name
         for setting in config.settings:
             steps = set()
-            for kind in ("guardrail", "random_maskcl", "simcse_adapter"):
+            for kind in ("guardrail", "random_maskcl", "simcse_adapter", "simclr_adapter"):
                 adapter = system(scale, setting, SystemSpec(kind, kind)).config()["guard"]["adapter"]
                 steps.add((adapter["min_steps"], adapter["max_steps"]))
             assert len(steps) == 1, (scale, setting.name, steps)

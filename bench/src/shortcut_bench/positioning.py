@@ -57,6 +57,7 @@ APPROACHES: Mapping[str, str] = {
     "mask_top1": "Masking the most important token",
     "random_maskcl": "Masked contrastive learning at random",
     "simcse_adapter": "Contrastive learning over dropout",
+    "simclr_adapter": "Contrastive learning over deleted and swapped words",
     **dict.fromkeys(("guardrail-distill", "guardrail-distill-40"), "Audit + Counterfactual distillation"),
     **dict.fromkeys(
         ("guardrail-distill-influential", "guardrail-distill-influential-40"),
@@ -84,7 +85,7 @@ sets these were (docs/research/strategies-measured.md): what a rule that reads t
 this is to a person."""
 
 CHOSEN_BESIDE: Mapping[str, frozenset[str]] = dict.fromkeys(
-    ("guardrail", "guardrail-few-shot", "random_maskcl", "simcse_adapter"), frozenset({"goemo-st"})
+    ("guardrail", "guardrail-few-shot", "random_maskcl", "simcse_adapter", "simclr_adapter"), frozenset({"goemo-st"})
 )
 """Kinds of systems whose rate and steps, or how far they move weights, were chosen on labelled rows of a data set with
 the shortcut reversed that nobody is scored on (docs/research/defaults.md): other rows, but of the shift that the scored

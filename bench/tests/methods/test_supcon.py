@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from methods_toy import QUICK, SUPPORT, fit
+from methods_toy import QUICK, SUPPORT, fit, literal_contrast
 from shortcut_bench.methods import SupConSupport, supcon
 from shortcut_bench.methods.supcon import ContrastAndCrossEntropy, supcon_loss
 from tiny_models import tiny_bert
@@ -14,23 +14,11 @@ TEXTS = ["the room was good", "a bad tea", "we had a lovely place again", "rude"
 LABELS = torch.tensor([1, 0, 1, 2, 1, 0])  # the one row of class 2 has no positive
 
 
-def literal(features, labels, tau):
-    """Anchor by anchor and positive by positive."""
-    total = torch.zeros(())
-    for i, anchor in enumerate(features):
-        similar = [torch.exp(anchor @ other / (anchor.norm() * other.norm()) / tau) for other in features]
-        others = [a for a in range(len(features)) if a != i]
-        positives = [p for p in others if labels[p] == labels[i]]
-        for p in positives:
-            total = total - torch.log(similar[p] / sum(similar[a] for a in others)) / len(positives)
-    return total / len(features)
-
-
 def test_the_contrast_is_its_formula_and_a_row_without_a_positive_gives_no_term():
     torch.manual_seed(0)
     for labels in (LABELS, torch.arange(6), torch.zeros(6, dtype=torch.long)):
         features = torch.randn(6, 5, requires_grad=True)
-        found, expected = supcon_loss(features, labels, 0.3), literal(features, labels, 0.3)
+        found, expected = supcon_loss(features, labels, 0.3), literal_contrast(features, labels, 0.3)
         assert found.item() == pytest.approx(expected.item(), rel=1e-5)
         gradient = torch.autograd.grad(found, features)[0]
         if expected.requires_grad:
@@ -50,7 +38,7 @@ def test_its_share_is_added_to_that_of_cross_entropy(weight):
     objective.begin(model.eval(), tokenizer)
     inputs = {**tokenizer(TEXTS, padding=True, return_tensors="pt"), "labels": LABELS}
     alone = [model.bert(**tokenizer(text, return_tensors="pt")).pooler_output[0] for text in TEXTS]
-    expected = weight * literal(torch.stack(alone), LABELS, 0.3) + (1 - weight) * model(**inputs).loss
+    expected = weight * literal_contrast(torch.stack(alone), LABELS, 0.3) + (1 - weight) * model(**inputs).loss
     loss = objective.loss(model, inputs, torch.arange(6))
     assert loss.item() == pytest.approx(expected.item(), rel=1e-4)
 

@@ -3,7 +3,7 @@
 Training time: JTT, NFL, DFR, Group DRO, LTGR, C2L, InterpoLL, ensembles with a bias-only model. Deployment time: Tent,
 EATA, SAR, DeYO, BiasWipe. With the guardrail's label budget: last-layer retraining, 40-shot fine-tuning with and
 without supervised contrast, prior-shift correction. Controls: mask averaging, masking the most important token,
-randomly masked MaskCL, a dropout-only adapter.
+randomly masked MaskCL, adapters that contrast dropout alone or reworded texts.
 What can be had without fine-tuning: the most frequent class, a bag of words, a head on a frozen encoder, the names of
 the classes. And the guardrail's own strategies that go beyond the paper. docs/research/methods.md says of each what it
 is, where it comes from, what is faithful and what differs.
@@ -37,6 +37,7 @@ from .nfl import NFL
 from .same_budget import FewShot, LastLayer, PriorShift
 from .sar import SAR
 from .selection import RULES
+from .simclr import SimCLRAdapter
 from .supcon import SupConSupport
 from .targeted import Influential, Named, Targeted, Taught
 
@@ -84,6 +85,7 @@ METHODS: dict[str, Callable[..., System]] = {
     "mask_top1": partial(MaskAverage, name="mask_top1", top_k=1),
     "random_maskcl": RandomMaskCL,
     "simcse_adapter": SimCSEAdapter,
+    "simclr_adapter": SimCLRAdapter,
     "guardrail-distill": Targeted,
     "guardrail-distill-40": partial(Targeted, name="guardrail-distill-40", labels=True),
     "guardrail-distill-influential": Influential,
@@ -120,6 +122,7 @@ __all__ = [
     "Named",
     "PriorShift",
     "RandomMaskCL",
+    "SimCLRAdapter",
     "SimCSEAdapter",
     "SupConSupport",
     "Targeted",

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from shortcut_guardrail.attribution import find_important_tokens, masking_effects
-from shortcut_guardrail.config import GuardrailConfig, SaliencyConfig, check_strength, preset
+from shortcut_guardrail.config import AdapterConfig, GuardrailConfig, SaliencyConfig, check_strength, preset
 from shortcut_guardrail.data import Texts, to_json, write_folder
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning
 from shortcut_guardrail.mitigation import (
@@ -366,7 +366,7 @@ class SimCSEAdapter(RandomMaskCL):
             model,
             base.tokenizer,
             encoded.texts,
-            _DropoutContrast(plain.with_model(model), encoded, self.temperature, adapter.embedding),
+            self._objective(plain.with_model(model), encoded, adapter, seed),
             config=FinetuneConfig(
                 learning_rate=rate,
                 epochs=epochs,
@@ -390,6 +390,11 @@ class SimCSEAdapter(RandomMaskCL):
             "seconds": time.perf_counter() - started,
         }
         return model, training, float(epochs * len(encoded) * 2 * 2)
+
+    def _objective(
+        self, classifier: TextClassifier, encoded: EncodedTexts, adapter: AdapterConfig, seed: int
+    ) -> Objective:
+        return _DropoutContrast(classifier, encoded, self.temperature, adapter.embedding)
 
     def _warn_without_dropout(self, base: TextClassifier) -> None:
         inside = base.plain_model.base_model.modules()  # the head's dropout is behind what is contrasted
