@@ -27,6 +27,7 @@ PAPER = {"preset": "paper"}
 TWICE = {"recipe": {**QUICK, "epochs": 2}}
 WIPED = {"repeats": 2}
 GRID = {"learning_rates": (1e-3,), "upweights": (4, 5), "identification_rate": 0.05}
+ATTRIBUTED = ("-ig", "-attention", "-leave-one-out")
 DISTILLED = ("", "-40", "-named", "-influential", "-influential-40")
 OPTIONS = {
     **dict.fromkeys(("nfl-co", "nfl-f", "group_dro", "c2l"), TRAINED),
@@ -48,7 +49,7 @@ OPTIONS = {
     **dict.fromkeys(("biaswipe", "biaswipe-grid", "biaswipe-paired", "biaswipe-unlabelled"), WIPED),
     **dict.fromkeys(("few_shot", "supcon_support"), TWICE),
 }
-for kind in ("", "-few-shot", "-per-input", *(f"-distill{how}" for how in DISTILLED)):
+for kind in ("", "-few-shot", "-per-input", *ATTRIBUTED, *(f"-distill{how}" for how in DISTILLED)):
     OPTIONS[f"guardrail{kind}"] = {"min_steps": 8, "max_steps": 8}
 """Options with which each method takes a second or so; the others have none."""
 

@@ -8,6 +8,10 @@ from shortcut_bench.figures import _KINDS
 from shortcut_bench.registry import make_system
 from shortcut_guardrail.errors import ConfigError
 
+CONTROLS = (
+    *("random_maskcl", "simcse_adapter", "simclr_adapter"),
+    *("guardrail-ig", "guardrail-attention", "guardrail-leave-one-out"),
+)
 PROMISED = """
 testbed-proportion testbed-strength recall-vs-strength misclassification real-world shifted mstps lambda-sweep
 in-distribution mstps-vs-accuracy support-size lora-rank adaptation-cost leaderboard leaderboard-in-distribution
@@ -36,7 +40,7 @@ def test_an_experiment_is_complete_and_its_controls_take_the_guardrails_steps(na
             assert system(scale, setting, spec).name
         for setting in config.settings:
             steps = set()
-            for kind in ("guardrail", "random_maskcl", "simcse_adapter", "simclr_adapter"):
+            for kind in ("guardrail", *CONTROLS):
                 adapter = system(scale, setting, SystemSpec(kind, kind)).config()["guard"]["adapter"]
                 steps.add((adapter["min_steps"], adapter["max_steps"]))
             assert len(steps) == 1, (scale, setting.name, steps)

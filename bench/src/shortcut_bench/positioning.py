@@ -13,7 +13,7 @@ PER_INPUT_ATTRIBUTION = frozenset(
         *("ltgr", "c2l", "mask_average", "mask_top1", "guardrail", "guardrail-paper"),
         *("guardrail-distill", "guardrail-distill-40", "guardrail-distill-named"),
         *("guardrail-distill-influential", "guardrail-distill-influential-40"),
-        *("guardrail-mask", "guardrail-per-input"),
+        *("guardrail-mask", "guardrail-per-input", "guardrail-ig", "guardrail-attention", "guardrail-leave-one-out"),
     }
 )
 """Kinds of systems that ask of single texts which of their tokens matter, as the paper's table of positioning says."""
@@ -58,6 +58,9 @@ APPROACHES: Mapping[str, str] = {
     "random_maskcl": "Masked contrastive learning at random",
     "simcse_adapter": "Contrastive learning over dropout",
     "simclr_adapter": "Contrastive learning over deleted and swapped words",
+    "guardrail-ig": "Integrated gradients + Masked contrastive learning",
+    "guardrail-attention": "Attention + Masked contrastive learning",
+    "guardrail-leave-one-out": "Leave-one-out attribution + Masked contrastive learning",
     **dict.fromkeys(("guardrail-distill", "guardrail-distill-40"), "Audit + Counterfactual distillation"),
     **dict.fromkeys(
         ("guardrail-distill-influential", "guardrail-distill-influential-40"),
@@ -85,7 +88,11 @@ sets these were (docs/research/strategies-measured.md): what a rule that reads t
 this is to a person."""
 
 CHOSEN_BESIDE: Mapping[str, frozenset[str]] = dict.fromkeys(
-    ("guardrail", "guardrail-few-shot", "random_maskcl", "simcse_adapter", "simclr_adapter"), frozenset({"goemo-st"})
+    (
+        *("guardrail", "guardrail-few-shot", "guardrail-ig", "guardrail-attention", "guardrail-leave-one-out"),
+        *("random_maskcl", "simcse_adapter", "simclr_adapter"),
+    ),
+    frozenset({"goemo-st"}),
 )
 """Kinds of systems whose rate and steps, or how far they move weights, were chosen on labelled rows of a data set with
 the shortcut reversed that nobody is scored on (docs/research/defaults.md): other rows, but of the shift that the scored

@@ -202,6 +202,7 @@ def test_options_out_of_range_are_refused():
         ("simcse_adapter", {"temperature": 0.0}, "temperature must be above 0, but is 0.0."),
         ("simclr_adapter", {"deleted": 1.0}, "deleted must be at least 0 and below 1, but is 1.0."),
         ("simclr_adapter", {"swapped": 1.5}, "swapped must lie between 0 and 1, but is 1.5."),
+        ("guardrail-ig", {"steps": 0}, "steps must be at least 1, but is 0."),
         ("random_maskcl", {"min_steps": 9, "max_steps": 8}, "min_steps (9) must not exceed max_steps (8)."),
         ("random_maskcl", {"max_steps": 60}, "min_steps (120) must not exceed max_steps (60)."),
         ("mask_average", {"top_k": 0}, "top_k must be a whole number from 1 to 512, but is 0."),

@@ -27,6 +27,7 @@ LABELLED = {
     *("last_layer", "few_shot", "supcon_support", "prior_shift", "bias_fit", "frozen_head-40"),
     *("random_maskcl", "simcse_adapter", "simclr_adapter", "guardrail", "guardrail-paper"),
     *("guardrail-distill-40", "guardrail-distill-influential-40", "guardrail-few-shot"),
+    *("guardrail-ig", "guardrail-attention", "guardrail-leave-one-out"),
     *("biaswipe", "biaswipe-grid", "biaswipe-paired"),
 }
 """Methods that spend the support labels."""
@@ -181,7 +182,9 @@ def test_a_fitted_system_is_saved_and_loaded(name, fit, tmp_path):
         load_fitted(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["guardrail", "guardrail-paper", "random_maskcl", "simcse_adapter", "simclr_adapter"])
+@pytest.mark.parametrize(
+    "name", ["guardrail", "guardrail-paper", "guardrail-ig", "random_maskcl", "simcse_adapter", "simclr_adapter"]
+)
 def test_an_adapter_at_full_strength_is_as_repeatable_leaves_as_much_and_is_saved_as_well(
     name, fit, material, as_made, tmp_path
 ):

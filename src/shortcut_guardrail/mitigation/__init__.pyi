@@ -15,6 +15,7 @@ from .lora import predicted_change as predicted_change
 from .lora import relative_change as relative_change
 from .lora import seeded as seeded
 from .lora import wrap_with_lora as wrap_with_lora
+from .maskcl import texts_drawn as texts_drawn
 from .maskcl import train_adapter as train_adapter
 from .repairing import Plan as Plan
 from .repairing import Repair as Repair

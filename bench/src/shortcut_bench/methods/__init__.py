@@ -20,6 +20,7 @@ from functools import partial
 
 from ..systems import System
 from .adaptation import Tent
+from .attributed import AttributedMaskCL
 from .bias_only import BiasOnly
 from .biaswipe import GRID, BiasWipe
 from .c2l import C2L
@@ -86,6 +87,9 @@ METHODS: dict[str, Callable[..., System]] = {
     "random_maskcl": RandomMaskCL,
     "simcse_adapter": SimCSEAdapter,
     "simclr_adapter": SimCLRAdapter,
+    "guardrail-ig": AttributedMaskCL,
+    "guardrail-attention": partial(AttributedMaskCL, name="guardrail-attention", attribution="attention"),
+    "guardrail-leave-one-out": partial(AttributedMaskCL, name="guardrail-leave-one-out", attribution="leave-one-out"),
     "guardrail-distill": Targeted,
     "guardrail-distill-40": partial(Targeted, name="guardrail-distill-40", labels=True),
     "guardrail-distill-influential": Influential,
@@ -107,6 +111,7 @@ __all__ = [
     "NFL",
     "RULES",
     "SAR",
+    "AttributedMaskCL",
     "BagOfWords",
     "BiasOnly",
     "BiasWipe",

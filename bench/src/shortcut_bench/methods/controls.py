@@ -260,10 +260,16 @@ class RandomMaskCL:
     ) -> tuple[Any, dict[str, Any], float]:
         """The PEFT model, the record of its training, and the forward equivalents."""
         k = guard.saliency.top_k
-        positions = random_positions(encoded, k, np.random.default_rng(seed))
+        positions, looked = self._masked(base, encoded, guard, seed)
         model, training = train_adapter(base, encoded, positions, guard.adapter, seed=seed, progress=progress)
         rows = min(training.n_steps * guard.adapter.batch_size, training.n_epochs * training.n_trained)
-        return model, training.to_dict(), float(2 * rows * (k + 1))
+        return model, training.to_dict(), float(2 * rows * (k + 1)) + looked
+
+    def _masked(
+        self, base: TextClassifier, encoded: EncodedTexts, guard: GuardrailConfig, seed: int
+    ) -> tuple[Array, float]:
+        """Which tokens are masked, shape (N, k), and the forward equivalents of finding them."""
+        return random_positions(encoded, guard.saliency.top_k, np.random.default_rng(seed)), 0.0
 
     def _calibrate(
         self, classifier: TextClassifier, material: Material, guard: GuardrailConfig
