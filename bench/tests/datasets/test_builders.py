@@ -10,6 +10,7 @@ from made_up_data import AMAZON_TEST, CIVIL_TEST, GOEMOTIONS_TEST, GOEMOTIONS_TR
 from shortcut_bench.datasets import DATASETS, build
 from shortcut_bench.datasets.amazon import CORRELATIONS, PROPORTIONS
 from shortcut_bench.datasets.identities import IDENTITIES
+from shortcut_bench.datasets.presence import shortcut_present
 from shortcut_guardrail.errors import ConfigError, DataError
 from tiny_models import wordpiece_tokenizer
 
@@ -322,3 +323,14 @@ def test_goemotions_are_built_where_no_files_were_released(folder):
         assert set(data.oracle_tests["reversed"].texts) == originals
     with pytest.raises(ConfigError, match=r"Released GoEmotions sets .* but strength is 0\.7"):
         build("goemo-st", data_dir=folder, strength=0.7, released=True)
+
+
+def test_the_testbed_of_another_word(folder):
+    how = {"data_dir": folder, "n_train": 20, "n_test": 4, "proportion": 0.2, "correlation": 0.75}
+    data = build("amazon-testbed", word="good", **how)
+    assert data.shortcuts == ("good",)
+    held = shortcut_present(data.train.texts, ["good"])
+    assert held.sum() == 4
+    assert data.train.labels[held].sum() == 3
+    assert "good" in data.card.name
+    assert "mostly in reviews of books" not in str(data.card)

@@ -1,4 +1,4 @@
-"""The testbed: Amazon reviews in which the word "book" goes with positive reviews to a chosen degree (Section 4.1)."""
+"""The testbed: Amazon reviews in which a word goes with positive reviews to a chosen degree: "book" (Section 4.1)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ _NOTES = (
 )
 
 
-def build_amazon_testbed(options: BuildOptions, *, proportion: float = 0.1, correlation: float = 1.0) -> BenchmarkData:
+def build_amazon_testbed(
+    options: BuildOptions, *, proportion: float = 0.1, correlation: float = 1.0, word: str = SHORTCUT
+) -> BenchmarkData:
     """Builds one setting of the testbed.
 
     The same seed gives settings with as many common training texts as their shares allow, the same development texts
@@ -46,21 +48,24 @@ def build_amazon_testbed(options: BuildOptions, *, proportion: float = 0.1, corr
         options: See `build`.
         proportion: The share of training texts with the word, in [0, 1].
         correlation: The share of positive labels among them (the paper's p), in [0, 1]. Classes are always balanced.
+        word: The word; the paper's is "book".
 
     Raises:
         ConfigError: A share is out of range, or more than half of all texts would be of one label and with the word.
         DataError: Files are missing, or `n_train` or `n_test` is more than some group allows.
     """
     _check_shares(proportion, correlation)
-    pool, test_pool = (_pool(options, rows) for rows in _read(options))
+    pool, test_pool = (_pool(options, rows, word) for rows in _read(options))
     rng = options.generator()
     members, test_members = (shuffled_groups(rows.groups, rng, 4) for rows in (pool, test_pool))
     setting = (proportion, correlation)
-    n_train = options.n_train or _most(PAPER_TRAIN_SIZE, members, [*_SETTINGS, setting])
+    # Other words than the paper's have no settings that share their training size.
+    of_paper = _SETTINGS if word == SHORTCUT else ()
+    n_train = options.n_train or _most(PAPER_TRAIN_SIZE, members, [*of_paper, setting])
     counts = _counts(n_train, *setting)
     check_available(members, counts, pool.group_names, f"A training set of {n_train}")
     # Where a size is asked for, the other settings need not allow it.
-    settings = [setting] if options.n_train else [*_SETTINGS, setting]
+    settings = [setting] if options.n_train else [*of_paper, setting]
     n_dev = _most(max(2, n_train // 10), members, settings, beside=n_train)
     dev_counts = _counts(n_dev, *setting)
     train, dev = pool.select(take_groups(members, counts)), pool.select(take_groups(members, dev_counts, from_end=True))
@@ -73,12 +78,13 @@ def build_amazon_testbed(options: BuildOptions, *, proportion: float = 0.1, corr
         tests={"test": replace(test, name="test")},
         oracle_tests={},
         clean_train=None,
-        shortcuts=(SHORTCUT,),
-        card=_card(options),
+        shortcuts=(word,),
+        card=_card(options, word),
         settings={
             **options.to_dict(),
             "proportion": proportion,
             "correlation": correlation,
+            "word": word,
             "n_train": n_train,
             "n_dev": n_dev,
             "n_test": len(test),
@@ -107,9 +113,9 @@ def _read(options: BuildOptions) -> list[Rows]:
     return [read_rows(path, ("0", "1")) for path in data_files(options.data_dir, FOLDER, FILES)]
 
 
-def _pool(options: BuildOptions, rows: Rows) -> LabelledTexts:
+def _pool(options: BuildOptions, rows: Rows, word: str) -> LabelledTexts:
     capped = rows.with_texts(options.cap(rows.texts))
-    return grouped("pool", capped, shortcut_present(capped.texts, [SHORTCUT]), LABEL_NAMES, SHORTCUT)
+    return grouped("pool", capped, shortcut_present(capped.texts, [word]), LABEL_NAMES, word)
 
 
 def _counts(n: int, proportion: float, correlation: float) -> dict[int, int]:
@@ -149,7 +155,7 @@ def _most(limit: int, members: Sequence[Ids], settings: Sequence[tuple[float, fl
             if allowed(n):
                 return n
     raise DataError(
-        f"The groups by label and '{SHORTCUT}' have {[len(rows) for rows in members]} texts, which is too few for a "
+        f"The groups by label and word have {[len(rows) for rows in members]} texts, which is too few for a "
         f"set with the shares of the paper's tables{f' beside one of {beside}' if beside else ''}. "
         + ("Lower n_train." if beside else "Use more data.")
     )
@@ -164,18 +170,18 @@ def _equal_groups(members: Sequence[Ids], n_test: int | None, names: tuple[str, 
     return take_groups(list(members), counts)
 
 
-def _card(options: BuildOptions) -> DataCard:
+def _card(options: BuildOptions, word: str) -> DataCard:
     local = options.data_dir is not None
     note = (
-        "The reviews are the multi-domain sentiment set of Blitzer et al. (2007), not those of Ni et al. (2019); the "
-        "word is mostly in reviews of books."
+        "The reviews are the multi-domain sentiment set of Blitzer et al. (2007), not those of Ni et al. (2019)."
+        + (" The word is mostly in reviews of books." if word == SHORTCUT else "")
         if local
         else f"The first rows of the Hub's {HUB_NAME} are read, not the reviews of Ni et al. (2019)."
     )
     return DataCard(
-        name="Amazon reviews with 'book'",
+        name=f"Amazon reviews with '{word}'",
         description="Reviews of 1 or 2 stars (negative) and 4 or 5 stars (positive); the training set is chosen so "
-        "that the word 'book' goes with positive reviews.",
+        f"that the word '{word}' goes with positive reviews.",
         source=f"{FOLDER}/ of the data folder" if local else f"https://huggingface.co/datasets/{HUB_NAME}",
         licence="Research use" if local else "Apache 2.0 as stated on the Hub",
         citation="Blitzer, Dredze and Pereira, Biographies, Bollywood, Boom-boxes and Blenders, ACL 2007; protocol of "
