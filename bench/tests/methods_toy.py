@@ -43,7 +43,7 @@ OPTIONS = {
     "dfr": {"resamples": 3},
     "dfr-sg-paper": {"share": 0.4},
     "ltgr": {**TRAINED, "steps": 3},
-    **dict.fromkeys(("poe", "poe-bow", "learned_mixin", "bias_reweighting"), TRAINED),
+    **dict.fromkeys(("poe", "poe-bow", "learned_mixin", "bias_reweighting", "fairflow"), TRAINED),
     **dict.fromkeys(("poe-weak", "interpoll"), WEAK),
     "tent": {"batch_size": 32},
     **dict.fromkeys(("biaswipe", "biaswipe-grid", "biaswipe-paired", "biaswipe-unlabelled"), WIPED),

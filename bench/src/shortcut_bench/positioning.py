@@ -33,6 +33,7 @@ APPROACHES: Mapping[str, str] = {
     **dict.fromkeys(("guardrail", "guardrail-paper"), "Gradient-based attribution + Masked contrastive learning"),
     # In its manner, for what it does not list.
     "interpoll": "Interpolation with minority texts",
+    "fairflow": "Undecided answers to destroyed texts",
     **dict.fromkeys(("poe", "poe-bow", "poe-weak"), "Product of experts with a bias-only model"),
     "learned_mixin": "Learned mixin with a bias-only model",
     "bias_reweighting": "Reweighting by a bias-only model",

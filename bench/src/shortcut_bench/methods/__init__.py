@@ -1,7 +1,7 @@
 """The mitigation methods that the guardrail is compared with, in the harness's one interface.
 
-Training time: JTT, NFL, DFR, Group DRO, LTGR, C2L, InterpoLL, ensembles with a bias-only model. Deployment time: Tent,
-EATA, SAR, DeYO, BiasWipe. With the guardrail's label budget: last-layer retraining, 40-shot fine-tuning with and
+Training time: JTT, NFL, DFR, Group DRO, LTGR, C2L, InterpoLL, FairFlow, ensembles with a bias-only model. Deployment
+time: Tent, EATA, SAR, DeYO, BiasWipe. With the guardrail's label budget: last-layer retraining, 40-shot fine-tuning with and
 without supervised contrast, prior-shift correction. Controls: mask averaging, masking the most important token,
 randomly masked MaskCL, adapters that contrast dropout alone or reworded texts.
 What can be had without fine-tuning: the most frequent class, a bag of words, a head on a frozen encoder, the names of
@@ -28,6 +28,7 @@ from .controls import MaskAverage, RandomMaskCL, SimCSEAdapter
 from .deyo import DeYO
 from .dfr import DFR
 from .eata import EATA
+from .fairflow import FairFlow
 from .group_dro import GroupDRO
 from .interpoll import InterpoLL
 from .jtt import JTT
@@ -61,6 +62,7 @@ METHODS: dict[str, Callable[..., System]] = {
     "ltgr": LTGR,
     "c2l": C2L,
     "interpoll": InterpoLL,
+    "fairflow": FairFlow,
     "poe": BiasOnly,
     "poe-bow": partial(BiasOnly, name="poe-bow", bias="bag"),
     "poe-weak": partial(BiasOnly, name="poe-weak", bias="weak"),
@@ -116,6 +118,7 @@ __all__ = [
     "BiasOnly",
     "BiasWipe",
     "DeYO",
+    "FairFlow",
     "FewShot",
     "FrozenHead",
     "GroupDRO",
