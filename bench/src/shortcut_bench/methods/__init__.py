@@ -3,8 +3,8 @@
 Training time: JTT, NFL, DFR, Group DRO, LTGR, C2L, InterpoLL, FairFlow, ensembles with a bias-only model. Deployment
 time: Tent, EATA, SAR, DeYO, BiasWipe. With the guardrail's label budget: last-layer retraining, 40-shot fine-tuning
 with and without supervised contrast, prior-shift correction. Controls: mask averaging, masking the most important
-token, randomly masked MaskCL, adapters that contrast dropout alone or reworded texts. What can be had without fine-
-tuning: the most frequent class, a bag of words, a head on a frozen encoder, the names of the classes. And the
+token, randomly masked MaskCL, adapters that contrast dropout alone or reworded texts. What can be had without
+fine-tuning: the most frequent class, a bag of words, a head on a frozen encoder, the names of the classes. And the
 guardrail's own strategies that go beyond the paper. docs/research/methods.md says of each what it is, where it comes
 from, what is faithful and what differs.
 
