@@ -246,6 +246,7 @@ def test_a_strength_for_each_text(saved_guards, kind):
     assert (stages[-1], stages) == ((len(texts), len(texts)), sorted(stages))
     for wrong, sentence in [
         ([0, 1], "strength must be one number or one for each text, but there are 2 for 11 texts"),
+        ([*strengths, 1], "but there are 12 for 11 texts"),
         ([*strengths[1:], 1.5], r"must be .*1\.5"),
         ([*strengths[1:], None], "must be .*null"),
         (np.ones((len(texts), 2)), "must be "),
