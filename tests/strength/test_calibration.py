@@ -8,11 +8,11 @@ from peft.helpers import rescale_adapter_scale
 from scipy.stats import binomtest
 
 from audits import CALIBRATION
-from shortcut_guardrail import AdapterConfig, CalibrationConfig, ConfigError, TextClassifier
+from shortcut_guardrail import AdapterConfig, CalibrationConfig, TextClassifier
 from shortcut_guardrail.attribution.saliency import find_important_tokens
 from shortcut_guardrail.mitigation import logits_by_strength, merged, train_adapter
 from shortcut_guardrail.mitigation.lora import adapted_layers
-from shortcut_guardrail.strength.calibration import choose_strength, strengths_to_score
+from shortcut_guardrail.strength.calibration import choose_strength
 
 GRID = CalibrationConfig(strengths=(0.0, 0.5, 1.0))
 
@@ -63,23 +63,6 @@ def test_the_curve_counts_what_is_gained_and_lost_against_the_base():
     assert (found.strength, found.n, found.metric) == (0.5, 6, "accuracy")
 
 
-def test_ties_go_to_the_smallest_strength_of_the_grid():
-    logits, labels = answering("0110", "0110", "0110", labels="0100")
-    assert choose_strength(logits, labels, GRID).strength == 0.0
-    grid = CalibrationConfig(strengths=(0.2, 0.7))
-    assert (strengths_to_score(grid), choose_strength(logits, labels, grid).strength) == ([0.0, 0.2, 0.7], 0.2)
-
-
-def test_the_metric_decides():
-    # Six rows of class 1, two of class 0. The base answers 1 always; .5 trades two of class 1 for both of class 0.
-    logits, labels = answering("11111111", "11110000", "00000000", labels="11111100")
-    scores = {"accuracy": [6 / 8, 6 / 8, 2 / 8], "balanced_accuracy": [1 / 2, (4 / 6 + 1) / 2, 1 / 2]}
-    for metric, expected in scores.items():
-        found = choose_strength(logits, labels, replace(GRID, metric=metric))
-        assert [point.score for point in found.curve] == pytest.approx(expected)
-        assert (found.metric, found.strength) == (metric, 0.0 if metric == "accuracy" else 0.5)
-
-
 def test_labels_overrule_a_strength_chosen_without_them_by_paired_evidence_alone():
     tables = {(1, 0): False, (2, 0): True, (3, 1): False, (4, 1): True, (6, 3): False, (7, 3): True}
     for (gained, lost), overruled in tables.items():
@@ -102,27 +85,6 @@ def test_labels_overrule_a_strength_chosen_without_them_by_paired_evidence_alone
     rows = "11" + "0000" + "111" + "0", "11" + "1111" + "000" + "0", "00" + "0000" + "111" + "0"
     both = choose_strength(*answering(*rows, labels="1111111110"), GRID, without_labels=1.0)
     assert (both.strength, both.p_value) == (0.5, 0.25)
-
-
-def test_what_cannot_choose_is_refused():
-    for message, config, before in (
-        ("the metric must be 'accuracy', but is 'balanced", {"metric": "balanced_accuracy"}, 1.0),
-        (r"without_labels must be one of the strengths 0\.5, 1, but is 0\.", {"strengths": (0.5, 1)}, 0.0),
-        (r"must be one of the strengths 0, 0\.5, 1, but is 0\.3", {}, 0.3),
-    ):
-        answers = answering("0011", "0111", "0111", labels="0111")
-        with pytest.raises(ConfigError, match=message):
-            choose_strength(*answers, replace(GRID, **config), without_labels=before)
-
-
-def test_the_table_has_a_row_a_strength_as_far_as_there_is_room():
-    one = replace(CALIBRATION, metric="balanced_accuracy", curve=(replace(CALIBRATION.curve[1], score=0.6, gained=7),))
-    assert repr(one).splitlines()[2:] == [
-        "strength  balanced accuracy  accuracy          95 %  gained  lost",
-        "     0.3              0.600     0.750  0.59 to 0.87       7     2  chosen",
-    ]
-    many = replace(CALIBRATION, curve=tuple(replace(CALIBRATION.curve[0], strength=i / 29) for i in range(30)))
-    assert repr(many).endswith("\n... and 19 more")
 
 
 def test_a_curve_with_the_chosen_strength_marked():

@@ -1,7 +1,6 @@
 """The strength without labels: divergence from the answers without the shortcuts."""
 
 import itertools
-import json
 import math
 
 import numpy as np
@@ -33,13 +32,6 @@ def test_the_strength_that_diverges_least_is_chosen():
     assert [point.divergence for point in chosen.curve[1:]] == pytest.approx([unsure, 0, 0, harm], abs=1e-6)
 
 
-def test_of_strengths_that_differ_by_rounding_the_smallest_is_chosen():
-    guarded = logits_of([[WRONG, WRONG], [(0.901, 0.099), WRONG], [SURE, WRONG], [UNSURE, WRONG]])
-    chosen = choose_without_labels(guarded, [0, 0.3, 0.6, 1.0], EXPECTED)
-    assert 0 < chosen.curve[1].divergence - chosen.curve[2].divergence < 1e-5
-    assert chosen.strength == 0.3
-
-
 def test_a_sample_has_texts_with_a_shortcut_where_there_are_any():
     for n_bearing, at_most, seed in itertools.product([0, 1, 15, 16, 300, 990], [1, 2, 3, 40, 256], range(20)):
         bearing = np.zeros(1000, dtype=bool)
@@ -62,13 +54,6 @@ def test_a_weighted_sample_estimates_the_mean_over_all_texts():
     assert means.std() < np.std(plain) / 3
 
 
-def test_the_strength_follows_the_weights():
-    guarded = logits_of([[WRONG, WRONG], [SURE, UNSURE]])  # the first is right about the second text, and vice versa
-    for weights, strength in (([0.9, 0.1], 1.0), ([0.1, 0.9], 0.0)):
-        chosen = choose_without_labels(guarded, [0.0, 1.0], EXPECTED, weights=np.array(weights))
-        assert (chosen.strength, chosen.curve[0].agreement) == (strength, pytest.approx(weights[1]))
-
-
 def test_a_class_of_no_probability_diverges_finitely_and_logits_that_are_no_numbers_are_refused():
     sure = np.array([[2000.0, 0.0]], dtype=np.float32)
     expected = Counterfactual(sure[:, ::-1], np.array([True]))
@@ -76,13 +61,3 @@ def test_a_class_of_no_probability_diverges_finitely_and_logits_that_are_no_numb
     assert ([point.divergence for point in chosen.curve], chosen.strength) == ([2000.0, 1000.0], 1.0)
     with pytest.raises(RunError, match="Some logits are not finite"):
         choose_without_labels(np.full((1, 1, 2), np.nan, dtype=np.float32), [0.0], expected)
-
-
-def test_without_a_shortcut_the_base_is_kept():
-    base = logits_of([SURE, WRONG])
-    expected = Counterfactual(base, np.array([False, False]))
-    # Shifted logits are the same answers up to rounding, which must not win.
-    chosen = choose_without_labels(np.stack([base, base + np.float32(1 / 3)]), [0.0, 1.0], expected)
-    assert (chosen.strength, chosen.n_bearing) == (0.0, 0)
-    values = json.loads(json.dumps(chosen.to_dict(), allow_nan=False))
-    assert values["curve"][0] == pytest.approx({"strength": 0.0, "divergence": 0.0, "agreement": 1.0}, abs=1e-6)
