@@ -25,6 +25,7 @@ CERTAIN = {"batch_size": 32, "entropy_margin": 0.7}
 DEYO = {"batch_size": 32, "filter_margin": 0.7, "plpd_margin": 0.01}
 PAPER = {"preset": "paper"}
 TWICE = {"recipe": {**QUICK, "epochs": 2}}
+BOTH = {"options": TRAINED, "min_steps": 8, "max_steps": 8}
 WIPED = {"repeats": 2}
 GRID = {"learning_rates": (1e-3,), "upweights": (4, 5), "identification_rate": 0.05}
 ATTRIBUTED = ("-ig", "-attention", "-leave-one-out")
@@ -44,7 +45,10 @@ OPTIONS = {
     "dfr-sg-paper": {"share": 0.4},
     "ltgr": {**TRAINED, "steps": 3},
     **dict.fromkeys(("poe", "poe-bow", "learned_mixin", "bias_reweighting", "fairflow"), TRAINED),
-    **dict.fromkeys(("poe-weak", "interpoll"), WEAK),
+    **dict.fromkeys(("poe-weak", "interpoll", "poe-weak-40", "interpoll-40"), WEAK),
+    **dict.fromkeys(("poe-bow-40", "c2l-40", "nfl-co-40"), TWICE),
+    **dict.fromkeys(("poe-bow+distill", "c2l+distill"), BOTH),
+    "poe-weak+distill": {**BOTH, "options": WEAK},
     "tent": {"batch_size": 32},
     **dict.fromkeys(("biaswipe", "biaswipe-grid", "biaswipe-paired", "biaswipe-unlabelled"), WIPED),
     **dict.fromkeys(("few_shot", "supcon_support"), TWICE),

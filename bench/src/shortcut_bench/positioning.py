@@ -11,6 +11,7 @@ from collections.abc import Mapping
 PER_INPUT_ATTRIBUTION = frozenset(
     {
         *("ltgr", "c2l", "mask_average", "mask_top1", "guardrail", "guardrail-paper"),
+        *("c2l-40", "poe-bow+distill", "poe-weak+distill", "c2l+distill"),
         *("guardrail-distill", "guardrail-distill-40", "guardrail-distill-named"),
         *("guardrail-distill-influential", "guardrail-distill-influential-40"),
         *("guardrail-mask", "guardrail-per-input", "guardrail-ig", "guardrail-attention", "guardrail-leave-one-out"),
@@ -24,17 +25,23 @@ APPROACHES: Mapping[str, str] = {
     "clean": "Shortcut removed from the training texts",
     # The paper's words, of its table of positioning.
     **dict.fromkeys(("jtt", "jtt-sg-paper", "jtt-grid"), "Error-based retraining"),
-    **dict.fromkeys(("nfl", "nfl-co"), "Weight regularization"),
+    **dict.fromkeys(("nfl", "nfl-co", "nfl-co-40"), "Weight regularization"),
     **dict.fromkeys(("dfr", "dfr-sg-paper"), "Last-layer retraining"),
     "group_dro": "Worst-group reweighting",
     "ltgr": "Attribution-guided training",
-    "c2l": "Contrastive learning",
+    **dict.fromkeys(("c2l", "c2l-40"), "Contrastive learning"),
     "tent": "Entropy minimization",
     **dict.fromkeys(("guardrail", "guardrail-paper"), "Gradient-based attribution + Masked contrastive learning"),
     # In its manner, for what it does not list.
-    "interpoll": "Interpolation with minority texts",
+    **dict.fromkeys(("interpoll", "interpoll-40"), "Interpolation with minority texts"),
     "fairflow": "Undecided answers to destroyed texts",
-    **dict.fromkeys(("poe", "poe-bow", "poe-weak"), "Product of experts with a bias-only model"),
+    **dict.fromkeys(
+        ("poe", "poe-bow", "poe-weak", "poe-bow-40", "poe-weak-40"), "Product of experts with a bias-only model"
+    ),
+    **dict.fromkeys(
+        ("poe-bow+distill", "poe-weak+distill"), "Product of experts, then Audit + Counterfactual distillation"
+    ),
+    "c2l+distill": "Contrastive learning, then Audit + Counterfactual distillation",
     "learned_mixin": "Learned mixin with a bias-only model",
     "bias_reweighting": "Reweighting by a bias-only model",
     "nfl-f": "Frozen encoder",
@@ -81,6 +88,7 @@ SETTLED_ON: Mapping[str, frozenset[str]] = {
         ("guardrail-distill", "guardrail-mask", "guardrail-per-input", "guardrail-distill-named"), _TRIED_ON
     ),
     "guardrail-distill-influential": _TRIED_ON,
+    **dict.fromkeys(("poe-bow+distill", "poe-weak+distill", "c2l+distill"), _TRIED_ON),
     **dict.fromkeys(("guardrail-distill-40", "guardrail-distill-influential-40"), _TRIED_ON | {"amazon-testbed"}),
     "biaswipe-paired": frozenset({"goemo-st"}),  # thought of when two draws of `biaswipe` had very different scores
 }

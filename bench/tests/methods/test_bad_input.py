@@ -195,6 +195,7 @@ def test_options_out_of_range_are_refused():
         ("poe-weak", {"last_theta": 1.5}, "last_theta must lie between 0 and 1, but is 1.5."),
         ("poe-weak", {"weak_rate": 0.0}, "weak_rate must be above 0, but is 0.0."),
         ("poe-weak", {"weak_epochs": 0}, "weak_epochs must be at least 1, but is 0."),
+        ("c2l+distill", {"trainer": "poe"}, "trainer must be one of poe-bow, poe-weak, c2l, but is 'poe'."),
         ("c2l", {"proposals": "gpt"}, "proposals must be auto, mlm or mask, not gpt."),
         ("supcon_support", {"weight": 1.1}, "weight must lie between 0 and 1, but is 1.1."),
         ("supcon_support", {"temperature": 0.0}, "temperature must be above 0, but is 0.0."),

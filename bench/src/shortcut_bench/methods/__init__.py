@@ -4,9 +4,9 @@ Training time: JTT, NFL, DFR, Group DRO, LTGR, C2L, InterpoLL, FairFlow, ensembl
 time: Tent, EATA, SAR, DeYO, BiasWipe. With the guardrail's label budget: last-layer retraining, 40-shot fine-tuning
 with and without supervised contrast, prior-shift correction. Controls: mask averaging, masking the most important
 token, randomly masked MaskCL, adapters that contrast dropout alone or reworded texts. What can be had without
-fine-tuning: the most frequent class, a bag of words, a head on a frozen encoder, the names of the classes. And the
-guardrail's own strategies that go beyond the paper. docs/research/methods.md says of each what it is, where it comes
-from, what is faithful and what differs.
+fine-tuning: the most frequent class, a bag of words, a head on a frozen encoder, the names of the classes. The
+guardrail's own strategies that go beyond the paper, and one of them after a training-time method.
+docs/research/methods.md says of each what it is, where it comes from, what is faithful and what differs.
 
 >>> from shortcut_bench import methods
 >>> sorted(need.value for need in methods.METHODS["tent"]().needs)
@@ -24,6 +24,7 @@ from .attributed import AttributedMaskCL
 from .bias_only import BiasOnly
 from .biaswipe import GRID, BiasWipe
 from .c2l import C2L
+from .combined import TrainedThenGuarded
 from .controls import MaskAverage, RandomMaskCL, SimCSEAdapter
 from .deyo import DeYO
 from .dfr import DFR
@@ -42,6 +43,8 @@ from .selection import RULES
 from .simclr import SimCLRAdapter
 from .supcon import SupConSupport
 from .targeted import Influential, Named, Targeted, Taught
+
+BY_SUPPORT = "support-balanced-accuracy"
 
 METHODS: dict[str, Callable[..., System]] = {
     "most_frequent": MostFrequent,
@@ -68,6 +71,11 @@ METHODS: dict[str, Callable[..., System]] = {
     "poe-weak": partial(BiasOnly, name="poe-weak", bias="weak"),
     "learned_mixin": partial(BiasOnly, name="learned_mixin", loss="mixin", bias="bag"),
     "bias_reweighting": partial(BiasOnly, name="bias_reweighting", loss="reweight"),
+    "poe-bow-40": partial(BiasOnly, name="poe-bow-40", bias="bag", select=BY_SUPPORT),
+    "poe-weak-40": partial(BiasOnly, name="poe-weak-40", bias="weak", select=BY_SUPPORT),
+    "nfl-co-40": partial(NFL, name="nfl-co-40", variant="CO", select=BY_SUPPORT),
+    "c2l-40": partial(C2L, name="c2l-40", select=BY_SUPPORT),
+    "interpoll-40": partial(InterpoLL, name="interpoll-40", select=BY_SUPPORT),
     "tent": Tent,
     "eata": EATA,
     "eta": partial(EATA, name="eta", fisher_weight=0.0),
@@ -98,6 +106,9 @@ METHODS: dict[str, Callable[..., System]] = {
     "guardrail-distill-influential-40": partial(Influential, name="guardrail-distill-influential-40", labels=True),
     "guardrail-distill-named": Named,
     "guardrail-few-shot": Taught,
+    "poe-bow+distill": TrainedThenGuarded,
+    "poe-weak+distill": partial(TrainedThenGuarded, name="poe-weak+distill", trainer="poe-weak"),
+    "c2l+distill": partial(TrainedThenGuarded, name="c2l+distill", trainer="c2l"),
     "guardrail-mask": partial(Targeted, name="guardrail-mask", strategy="mask"),
     "guardrail-per-input": partial(Targeted, name="guardrail-per-input", per_input=True),
 }
@@ -136,6 +147,7 @@ __all__ = [
     "Targeted",
     "Taught",
     "Tent",
+    "TrainedThenGuarded",
     "ZeroShot",
     "load_fitted",
 ]

@@ -1,7 +1,8 @@
 """Selection by a named rule: which epoch, and which point of a grid, a method keeps.
 
-A rule reads the predictions on the dev set, which is distributed as the training set. No rule here reads a test set.
-The name of one that did would have to start with `oracle`; every table marks a system that was chosen by such a rule.
+A rule reads the predictions on the dev set, which is distributed as the training set, or on the support set: a few
+labelled rows from where the system is used, which count as labels spent. No rule here reads scored rows. The name of
+one that did would have to start with `oracle`; every table marks a system that was chosen by such a rule.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from shortcut_guardrail.metrics import accuracy, balanced_accuracy, worst_group_
 
 from ..datasets.types import HIDDEN_GROUP, LabelledTexts
 from ..systems import Need
+
+if TYPE_CHECKING:
+    from ..systems import Material
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Fitted = TypeVar("Fitted")
@@ -31,7 +35,8 @@ class Rule:
     Attributes:
         name: What tables and results call it.
         needs: What it reads.
-        score: The score of N predictions on N dev rows, higher is better; `None` compares nothing and keeps the last.
+        score: The score of N predictions on the N rows that it reads, higher is better; `None` compares nothing and
+            keeps the last.
     """
 
     name: str
@@ -42,6 +47,12 @@ class Rule:
     def oracle(self) -> bool:
         """Whether it looks at test labels."""
         return self.name.startswith("oracle")
+
+    def rows(self, material: Material) -> LabelledTexts | None:
+        """The labelled rows that it reads: the support set or the dev set; `None` where it compares nothing."""
+        if self.score is None:
+            return None
+        return material.support if Need.SUPPORT in self.needs else material.dev
 
 
 def worst_present_group(predictions: Array, rows: LabelledTexts) -> float:
@@ -75,6 +86,11 @@ RULES: dict[str, Rule] = {
         ),
         Rule("dev-worst-class", frozenset({Need.DEV}), worst_class),
         Rule("dev-worst-group", frozenset({Need.DEV, Need.DEV_GROUPS}), worst_present_group),
+        Rule(
+            "support-balanced-accuracy",
+            frozenset({Need.SUPPORT}),
+            lambda guesses, rows: balanced_accuracy(guesses, rows.labels),
+        ),
     )
 }
 """The rules by name."""

@@ -28,7 +28,7 @@ from ..finetuning import (
     Resumable,
     finetune_classifier,
 )
-from ..systems import Material, ModelSystem
+from ..systems import Material, ModelSystem, Need
 from .selection import Rule, missing_groups
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -137,10 +137,10 @@ def train(
     spend: Callable[[float], None] = lambda cost: None,
     progress: Progress | None = None,
 ) -> Trained:
-    """Fine-tune, score the model on the dev set after every epoch, and keep the best epoch, the first of equals.
+    """Fine-tune, score the model on the rule's rows after every epoch, and keep the best epoch, the first of equals.
 
     Args:
-        material: Holds the encoder to start from and the dev set.
+        material: Holds the encoder to start from, and the dev or support set that the rule reads.
         rows: What to train on.
         recipe: How.
         rule: Which epoch is kept.
@@ -153,15 +153,14 @@ def train(
         progress: Told how many steps are done.
 
     Raises:
-        RunError: The loss, or a logit on the dev set, is not finite.
+        RunError: The loss, or a logit on the rule's rows, is not finite.
     """
     how = changes or Changes()
     keeper = _EpochKeeper(material, rule, how.on_epoch_end, how.tokenizer)
     plain = functools.partial(finetune_classifier, encoder=material.encoder, label_names=material.label_names)
 
     def cost(epochs: int) -> float:
-        scored = len(keeper.scores) * len(material.dev) if material.dev is not None else 0
-        return how.pass_cost * epochs * len(rows) + scored
+        return how.pass_cost * epochs * len(rows) + len(keeper.scores) * len(rule.rows(material) or ())
 
     try:
         result = (how.fit or plain)(
@@ -211,11 +210,11 @@ class _EpochKeeper:
             self._then(epoch, model)
         if self._rule.score is None:
             return
-        dev = self._material.dev
-        assert dev is not None
+        rows = self._rule.rows(self._material)
+        assert rows is not None
         scorer = self._material.scorer(model, self._tokenizer)
-        predictions = scorer.predict_logits(scorer.encode(dev.texts)).argmax(axis=1)
-        self.scores.append(self._rule.score(predictions, dev))
+        predictions = scorer.predict_logits(scorer.encode(rows.texts)).argmax(axis=1)
+        self.scores.append(self._rule.score(predictions, rows))
         if self.scores[-1] > max(self.scores[:-1], default=-np.inf):
             self.best = epoch
             self._weights = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
@@ -282,26 +281,31 @@ def model_system(
     Args:
         material: Its settings for scoring.
         trained: The classifier.
-        info: What the method has to say beyond it.
+        info: What the method has to say beyond it; the rows of the support set that its `selection` read are the labels
+            that it spent.
         cost: All forward equivalents spent.
         seconds: Per stage.
     """
+    labels = info.get("selection", {}).get("support_rows", 0)
     return ModelSystem(
         material.scorer(trained.result.model, trained.result.tokenizer),
-        info={"labels_spent": 0, "seconds": dict(seconds), "training": trained.to_dict(), **info},
+        info={"labels_spent": labels, "seconds": dict(seconds), "training": trained.to_dict(), **info},
         forward_equivalents=cost,
     )
 
 
 def selection_info(rule: Rule, material: Material) -> dict[str, Any]:
-    """What a result says about how a candidate was chosen."""
-    dev = None if rule.score is None else material.dev
-    return {
+    """What a result says about how a candidate was chosen; `support_rows` is there where target labels chose it."""
+    of_target = Need.SUPPORT in rule.needs
+    rows = rule.rows(material)
+    dev = None if of_target else rows
+    info = {
         "rule": rule.name,
         "oracle": rule.oracle,
         "dev_rows": 0 if dev is None else len(dev),
         "dev_groups_without_rows": [] if dev is None else missing_groups(dev),
     }
+    return info | {"support_rows": len(rows or ())} if of_target else info
 
 
 class Stopwatch:
