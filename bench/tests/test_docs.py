@@ -32,7 +32,7 @@ def test_every_data_set_and_setting_is_on_the_page():
 def test_every_method_and_rule_is_described():
     text = read("research/methods.md")
     rows = re.findall(r"^\| (`.*?) \| \[[^]]*\]\((methods/[\w-]+\.md)\)", text, flags=re.MULTILINE)
-    named = [(name, page) for cell, page in rows for name in re.findall(r"`([a-z0-9_-]+)`", cell)]
+    named = [(name, page) for cell, page in rows for name in re.findall(r"`([a-z0-9_+-]+)`", cell)]
     assert sorted(name for name, _ in named) == sorted({*REFERENCES, *METHODS})
     for name, page in named:
         described = read(f"research/{page}")
