@@ -102,6 +102,16 @@ def test_dfr_without_groups_says_which_variant_needs_none(material):
     assert Need.TRAIN not in DFR(standardise_on="dev").needs
 
 
+def test_dfr_with_a_single_strength_takes_one_row_of_each_class_at_any_seed(material):
+    four = with_(material, dev=DEV.select([int(np.flatnonzero(DEV.groups == group)[0]) for group in (0, 3)]))
+    with pytest.raises(DataError, match="left one out each time"):
+        fit(DFR(), four)
+    for seed in range(8):
+        info = fit(DFR(inverse_strengths=(0.3,)), four, seed=seed).info()
+        assert (info["selection"]["rule"], info["inverse_strength"]) == ("fixed", 0.3)
+        assert info["trials"] == [{"point": {"inverse_strength": 0.3}, "score": None, "diverged": None}]
+
+
 def test_group_dro_with_a_single_group_is_refused(material):
     single = dataclasses.replace(TRAIN, groups=np.zeros_like(TRAIN.groups))
     with pytest.raises(DataError, match="all 192 of 'train' are in one"):

@@ -158,7 +158,7 @@ class DFR:
             the dev set after a group-balanced fit on the other, and the head is the mean of `resamples` group-balanced
             fits on all of it. `sg-paper` is the re-implementation that the paper of this library used: a random 5 % of
             the training set, no balancing, C by accuracy on half of it, one fit; its features come before the pooler.
-        inverse_strengths: The grid for C.
+        inverse_strengths: The grid for C. Of a grid of one `original` sets no half apart.
         resamples: Fits that are averaged by `original`.
         share: Share of the training set that `sg-paper` draws.
         standardise_on: `train` standardises `original`'s last fits by the training set's features, as its code does;
@@ -234,8 +234,13 @@ class DFR:
             else:
                 standardise = Standardiser.of(values)
         with watch.time("fit"):
-            scores, one_sided, draws = self.tune(values, dev, rng)
-            inverse_strength = self.inverse_strengths[best_index(scores)]
+            scores: Sequence[float | None] = [None]
+            one_sided: list[str] = []
+            draws = chosen = 0
+            if len(self.inverse_strengths) > 1:  # a single one needs no rows set apart to choose by
+                tuned, one_sided, draws = self.tune(values, dev, rng)
+                scores, chosen = tuned, best_index(tuned)
+            inverse_strength = self.inverse_strengths[chosen]
             weight, bias, resamples = self.average(standardise(values), dev, inverse_strength, rng)
         weight, bias = standardise.fold(weight, bias)
         return (
@@ -243,7 +248,7 @@ class DFR:
             bias,
             {
                 "selection": {
-                    "rule": "dev-worst-group",
+                    "rule": "dev-worst-group" if draws else "fixed",
                     "oracle": False,
                     "dev_rows": len(dev),
                     "dev_groups_without_rows": missing_groups(dev),
@@ -393,7 +398,7 @@ def fit_probe(
     return *standardise.fold(weight, bias), scores
 
 
-def _trials(inverse_strengths: Sequence[float], scores: Sequence[float]) -> list[dict[str, Any]]:
+def _trials(inverse_strengths: Sequence[float], scores: Sequence[float | None]) -> list[dict[str, Any]]:
     return [
         {"point": {"inverse_strength": strength}, "score": score, "diverged": None}
         for strength, score in zip(inverse_strengths, scores, strict=True)
