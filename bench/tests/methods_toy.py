@@ -38,6 +38,7 @@ OPTIONS = {
     **dict.fromkeys(("simcse_adapter", "simclr_adapter"), PAPER),
     "jtt": {**FIRST_STAGE, "identification_rate": 0.05},
     "jtt-sg-paper": FIRST_STAGE,
+    "jtt-40": {**FIRST_STAGE, "identification_rate": 0.05},
     "jtt-grid": {**FIRST_STAGE, **GRID},
     "nfl": {**TRAINED, "factor": 0.01},
     "nfl-pt": {**TRAINED, "prompt_length": 3},

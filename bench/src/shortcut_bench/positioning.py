@@ -24,7 +24,7 @@ APPROACHES: Mapping[str, str] = {
     "oracle": "Shortcut removed from the test texts",
     "clean": "Shortcut removed from the training texts",
     # The paper's words, of its table of positioning.
-    **dict.fromkeys(("jtt", "jtt-sg-paper", "jtt-grid"), "Error-based retraining"),
+    **dict.fromkeys(("jtt", "jtt-sg-paper", "jtt-grid", "jtt-40"), "Error-based retraining"),
     **dict.fromkeys(("nfl", "nfl-co", "nfl-co-40"), "Weight regularization"),
     **dict.fromkeys(("dfr", "dfr-sg-paper"), "Last-layer retraining"),
     "group_dro": "Worst-group reweighting",

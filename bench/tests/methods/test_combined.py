@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from methods_toy import DEPLOYMENT, QUICK, REVERSED, SUPPORT, TRAIN, fit
+from methods_toy import DEPLOYMENT, QUICK, RECIPE, REVERSED, SUPPORT, TRAIN, fit
 from shortcut_bench.methods import METHODS, BiasOnly, Targeted
 from shortcut_bench.registry import make_system
 from shortcut_bench.systems import Need
@@ -49,3 +49,20 @@ def test_what_was_trained_is_repaired_as_a_deployed_model_would_be(material):
     assert info["repaired"]["n_deployment"] == len(DEPLOYMENT)
     with pytest.raises(ConfigError, match="options has one that c2l does not take"):
         make_system("c2l+distill", options={"folds": 3})
+
+
+def test_labels_that_say_the_opposite_score_every_epoch_the_other_way_round(material):
+    system = BiasOnly(bias="bag", select="support-balanced-accuracy", recipe=RECIPE.to_dict())
+    wrong = dataclasses.replace(SUPPORT, labels=1 - SUPPORT.labels)
+    given = [dataclasses.replace(material, support=support, dev=None) for support in (SUPPORT, wrong)]
+    scores, others = (fit(system, one).info()["training"]["epoch_scores"] for one in given)
+    assert len(set(scores)) > 1
+    assert others == pytest.approx([1 - score for score in scores])
+
+
+def test_the_labels_choose_among_the_weights_of_jtt_too(material):
+    info = fit(make_system("jtt-40", recipe=QUICK, identification_rate=0.05), material).info()
+    tried = [trial["score"] for trial in info["trials"]]
+    assert info["point"] == info["trials"][tried.index(max(tried))]["point"]
+    assert [trial["point"]["upweight"] for trial in info["trials"]] == [4, 5, 6]
+    assert info["labels_spent"] == len(SUPPORT)

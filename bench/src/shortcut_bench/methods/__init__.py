@@ -75,6 +75,7 @@ METHODS: dict[str, Callable[..., System]] = {
     "poe-weak-40": partial(BiasOnly, name="poe-weak-40", bias="weak", select=BY_SUPPORT),
     "nfl-co-40": partial(NFL, name="nfl-co-40", variant="CO", select=BY_SUPPORT),
     "c2l-40": partial(C2L, name="c2l-40", select=BY_SUPPORT),
+    "jtt-40": partial(JTT, name="jtt-40", select=BY_SUPPORT),
     "interpoll-40": partial(InterpoLL, name="interpoll-40", select=BY_SUPPORT),
     "tent": Tent,
     "eata": EATA,
