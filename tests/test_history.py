@@ -1,7 +1,6 @@
 """Audits over weeks: what is shown of them, what raises an alarm, and sentences for what cannot be compared."""
 
 import csv
-import html
 import json
 import re
 from dataclasses import replace
@@ -17,8 +16,8 @@ from audits import HOSTILE, candidate, card
 from shortcut_guardrail.audit.erasures import Erasures
 from shortcut_guardrail.errors import ConfigError, DataError
 from shortcut_guardrail.history import History, Rate, read_history
-from shortcut_guardrail.report.history import chart, render_history
-from shortcut_guardrail.stats import binned_mean_interval, mean_interval, rise_evidence
+from shortcut_guardrail.report.history import render_history
+from shortcut_guardrail.stats import binned_mean_interval, rise_evidence
 
 N = 1_000
 QUIET, RISEN = (10, 11, 9, 10, 10, 12), (40, 42, 45)
@@ -73,14 +72,6 @@ def test_evidence_reaches_twenty_once_in_twenty_histories_at_most():
     assert over > 300 / 20
 
 
-def test_the_interval_of_a_histogram_holds_that_of_its_values():
-    values = np.random.default_rng(0).beta(1, 5, size=300)
-    counts = np.histogram(values, bins=20, range=(0, 1))[0]
-    (low, high), (wide_low, wide_high) = mean_interval(values), binned_mean_interval(values.mean(), counts, 300)
-    assert wide_low < low < high < wide_high < high + 0.01
-    assert binned_mean_interval(0.5, (0, 1), 1) == (0, 1)
-
-
 def test_a_rise_is_an_alarm_and_what_stays_is_none(weeks):
     found = read_history(risen(weeks))
     first, second = found.trends
@@ -114,78 +105,6 @@ def test_a_rise_is_an_alarm_and_what_stays_is_none(weeks):
 
 def risen_until(history: History, n: int) -> list[str]:
     return [one.name for one in history.audits[:n]]
-
-
-def test_an_alarm_says_where_the_model_changed(weeks):
-    found = read_history(weeks(*(audit(word(k), model="ab"[i > 5] * 64) for i, k in enumerate((*QUIET, *RISEN)))))
-    assert found.said(found.trends[0]).endswith("and 1.0% before. The model changed in that audit.")
-
-
-def test_a_word_is_watched_from_the_audit_after_the_one_that_made_it_known(weeks):
-    unlisted = audit(word(9, "soup", flagged=False, collective=True))
-    folders = weeks(*[unlisted] * 3, audit(word(9, "soup"), word(60)), audit(word(9, "soup"), word(60)))
-    found = read_history(folders)
-    trend = next(one for one in found.trends if one.words == ("honestly",))
-    assert (trend.known, trend.alarm, trend.level) == (3, 4, pytest.approx(0.05 * 0.5 / (4 * 3)))
-    assert [one.affected.count for one in trend.seen] == [0, 0, 0, 60, 60]
-    assert trend.seen[0].exposure is None
-    assert [audit.new_words for audit in found.audits] == [(), (), (), ("honestly",), ()]
-    assert {one.words for one in found.trends} == {("honestly",), ("soup",)}
-    found = read_history(folders, words=["Honestly "])
-    assert not any(audit.new_words for audit in found.audits)
-    named = next(one for one in found.trends if one.words == ("honestly",))
-    assert (named.known, named.alarm) == (0, 3)
-    # Of a list that was cut nobody knows whether it is important in no text.
-    cut = weeks(*[replace(unlisted, n_candidates=2_000)] * 2, audit(word(60)), names=("a", "b", "c"))
-    trend = next(one for one in read_history(cut).trends if one.words == ("honestly",))
-    assert [one.affected for one in trend.seen] == [None, None, Rate(60, N)]
-    assert trend.alarm is None
-
-
-def test_models_decisions_and_groups_are_marked(weeks):
-    groups = [("honestly", "frankly"), ("honestly", "frankly", "truly"), ("soup", "stew")]
-    reports = [audit(word(9), cards=(card(*words, status="flagged", texts=12),)) for words in groups]
-    folders = weeks(*reports[:2], replace(reports[2], model="b" * 64))
-    decided = {"words": ["honestly"], "decision": "remove_reliance"}
-    (folders[1] / "decisions.json").write_text(json.dumps({"cards": [decided]}))
-    found = read_history(folders)
-    assert [one.new_model for one in found.audits] == [False, False, True]
-    assert "of 2 models" in " ".join(found.notes)
-    by_words = {one.words: one for one in found.trends}
-    assert set(by_words) == {("honestly",), *groups[1:]}
-    assert [one.affected for one in by_words[groups[1]].seen] == [Rate(8, N), Rate(8, N), None]
-    assert (by_words[groups[1]].seen[0].exposure, by_words[groups[1]].seen[0].flip_rate) == (Rate(12, N), Rate(8, 12))
-    assert [(trend.known, trend.seen[2].status) for trend in (by_words[of] for of in groups[1:])] == [
-        (0, ""),
-        (2, "flagged"),
-    ]
-    assert [one.decision for one in by_words["honestly",].seen] == ["", "remove_reliance", ""]
-    # From half of all their words on two groups are one.
-    for i, (later, lines) in enumerate((("abcd", 1), ("bc", 2))):
-        pair = [audit(cards=(card(*of, status="flagged"),), data=of) for of in ("ab", later)]
-        assert len(read_history(weeks(*pair, names=[f"{i} of {of}" for of in (1, 2)])).trends) == lines
-    (folders[1] / "decisions.json").write_text(json.dumps({"audit": "another", "cards": [decided]}))
-    found = read_history(folders)
-    assert "is about another audit than the one beside it" in found.notes[0]
-    assert not any(one.decision for trend in found.trends for one in trend.seen)
-
-
-@pytest.mark.parametrize(
-    ("names", "order", "note"),
-    [
-        (("2026-02-01", "20260108", "x-2026-01-15"), (1, 2, 0), "were not given in the order of the dates"),
-        (("2025-01-01-2026-03-01", "2026-01-08", "20260215"), (1, 2, 0), "were not given in the order of the dates"),
-        (("2026-01-01", "b", "a"), (0, 1, 2), "b' has no date (2026-01-31), so the audits stand in the order given."),
-        (("c", "2026-13-01", "a"), (0, 1, 2), "No path of an audit has a date"),
-        (("2026-01-01", "2026-01-01b", "2026-01-02"), (0, 1, 2), "have one date, 2026-01-01, and stand in the order"),
-    ],
-)
-def test_the_order_is_that_of_dates_or_said(weeks, names, order, note, monkeypatch, tmp_path):
-    weeks(*[audit(word(9))] * 3, names=names)
-    monkeypatch.chdir(tmp_path)
-    found = read_history(names)
-    assert ([one.name for one in found.audits], note in " ".join(found.notes)) == ([names[i] for i in order], True)
-    assert found.label(2) == (found.audits[2].date or "audit 3")
 
 
 @pytest.mark.parametrize(
@@ -250,32 +169,3 @@ def test_nothing_of_a_page_is_run(weeks):
     assert "<img" not in page
     assert "&lt;script&gt;" in page
     assert "http" not in re.sub(r"http-equiv|http://evil\.example", "", page)
-
-
-def test_places_of_a_chart():
-    drawn = chart([(0.1, 0.05, 0.2), None, (0.2, 0.1, 0.2), (0.0, 0.0, float("nan"))], [1, 3], alarm=2)
-    assert [tick for _, tick in drawn["ticks"]] == ["0%", "10%", "20%"]
-    assert len(drawn["lines"]) == 1  # of the two beside each other
-    assert ([mark["alarm"] for mark in drawn["marks"]], drawn["marks"][1]["y"]) == ([False, True, True], 12)
-    assert [mark["whisker"] for mark in drawn["marks"][:2]] == [(87, 12), (62, 12)]  # 100 high, which are 20 %
-    # Each of four audits is 71 wide, from 46. A new model's line is at the left edge of the audit it answered first.
-    assert [mark["x"] for mark in drawn["marks"]] == [46 + 35.5, 46 + 71 * 2.5, 46 + 71 * 3.5]
-    assert drawn["new_models"] == [46 + 71, 46 + 71 * 3]
-
-
-def test_every_figure_of_the_page_stands_under_its_name(weeks):
-    page = render_history(read_history(risen(weeks)))
-    words = html.unescape(" ".join(re.sub(r"<style.*?</style>|<[^>]+>", " ", page, flags=re.DOTALL).split()))
-    ends = [(rate.value, *rate.interval) for rate in (Rate(135, N), Rate(45, 90), Rate(45, N))]
-    held, flips, depend = ("{:.1%} ({:.1%} to {:.1%})".format(*of) for of in ends)
-    parts = [
-        "Alarm. More predictions depend on 'honestly' since 2026-01-07: 4.0% of the texts, and 1.0% before.",
-        "It is 0.850 in the last audit, and 100% at most.",
-        "“ honestly ” alarm since 2026-01-07 Pushes towards positive . Known since 2026-01-01.",
-        *(f"Texts that hold it: {held}", f"Flip rate: {flips}", f"Predictions that depend on it: {depend}"),
-        *(f"2026-01-09 {held} {flips} {depend} found", "1,000 0.500 (", "at most 5% of histories ever raise"),
-    ]
-    places = [words.find(part) for part in parts]
-    assert -1 not in places
-    assert places == sorted(places)
-    assert page.count('class="against"') == 3  # of predictions alone, since the alarm
