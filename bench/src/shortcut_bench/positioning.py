@@ -34,6 +34,7 @@ APPROACHES: Mapping[str, str] = {
     **dict.fromkeys(("guardrail", "guardrail-paper"), "Gradient-based attribution + Masked contrastive learning"),
     # In its manner, for what it does not list.
     **dict.fromkeys(("interpoll", "interpoll-40"), "Interpolation with minority texts"),
+    "less_learn": "Reweighting by words that go with labels",
     "fairflow": "Undecided answers to destroyed texts",
     **dict.fromkeys(
         ("poe", "poe-bow", "poe-weak", "poe-bow-40", "poe-weak-40"), "Product of experts with a bias-only model"

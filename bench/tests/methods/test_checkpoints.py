@@ -24,6 +24,7 @@ CASES = {
     "c2l": ("c2l", QUICK),
     "mixin, its gate and exponent": ("learned_mixin", {**QUICK, "last_theta": 0.2}),
     "interpoll, its draws": ("interpoll", {**QUICK, "folds": 2, "weak_epochs": 2}),
+    "less_learn, its weights": ("less_learn", QUICK),
     "fairflow, its views": ("fairflow", QUICK),
     "poe, best epoch on labels of the target": ("poe-bow-40", QUICK),
     "poe, several weak learners": ("poe-weak", {**QUICK, "folds": 2, "weak_epochs": 2}),

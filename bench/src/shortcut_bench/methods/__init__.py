@@ -34,6 +34,7 @@ from .group_dro import GroupDRO
 from .interpoll import InterpoLL
 from .jtt import JTT
 from .last_resort import BagOfWords, FrozenHead, MostFrequent, ZeroShot
+from .less_learn import LessLearn
 from .loading import load_fitted
 from .ltgr import LTGR
 from .nfl import NFL
@@ -66,6 +67,7 @@ METHODS: dict[str, Callable[..., System]] = {
     "c2l": C2L,
     "interpoll": InterpoLL,
     "fairflow": FairFlow,
+    "less_learn": LessLearn,
     "poe": BiasOnly,
     "poe-bow": partial(BiasOnly, name="poe-bow", bias="bag"),
     "poe-weak": partial(BiasOnly, name="poe-weak", bias="weak"),
@@ -137,6 +139,7 @@ __all__ = [
     "Influential",
     "InterpoLL",
     "LastLayer",
+    "LessLearn",
     "MaskAverage",
     "MostFrequent",
     "Named",
