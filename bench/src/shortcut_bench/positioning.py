@@ -50,6 +50,7 @@ APPROACHES: Mapping[str, str] = {
     **dict.fromkeys(("eata", "eta"), "Entropy minimization on selected texts"),
     "sar": "Entropy minimization + Flat minima",
     **dict.fromkeys(("deyo", "deyo-biased"), "Entropy minimization on texts whose answer needs their order"),
+    **dict.fromkeys(("stats_shift", "stats_shift-mean"), "Feature statistics of the training texts"),
     "last_layer": "Last-layer retraining on the support set",
     "few_shot": "Fine-tuning on the support set",
     "supcon_support": "Fine-tuning with supervised contrast on the support set",

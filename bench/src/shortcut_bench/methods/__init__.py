@@ -1,10 +1,10 @@
 """The mitigation methods that the guardrail is compared with, in the harness's one interface.
 
 Training time: JTT, NFL, DFR, Group DRO, LTGR, C2L, InterpoLL, FairFlow, ensembles with a bias-only model. Deployment
-time: Tent, EATA, SAR, DeYO, BiasWipe. With the guardrail's label budget: last-layer retraining, 40-shot fine-tuning
-with and without supervised contrast, prior-shift correction. Controls: mask averaging, masking the most important
-token, randomly masked MaskCL, adapters that contrast dropout alone or reworded texts. What can be had without
-fine-tuning: the most frequent class, a bag of words, a head on a frozen encoder, the names of the classes. The
+time: Tent, EATA, SAR, DeYO, statistics adaptation, BiasWipe. With the guardrail's label budget: last-layer retraining,
+40-shot fine-tuning with and without supervised contrast, prior-shift correction. Controls: mask averaging, masking the
+most important token, randomly masked MaskCL, adapters that contrast dropout alone or reworded texts. What can be had
+without fine-tuning: the most frequent class, a bag of words, a head on a frozen encoder, the names of the classes. The
 guardrail's own strategies that go beyond the paper, and one of them after a training-time method.
 docs/research/methods.md says of each what it is, where it comes from, what is faithful and what differs.
 
@@ -42,6 +42,7 @@ from .same_budget import FewShot, LastLayer, PriorShift
 from .sar import SAR
 from .selection import RULES
 from .simclr import SimCLRAdapter
+from .stats_shift import StatsShift
 from .supcon import SupConSupport
 from .targeted import Influential, Named, Targeted, Taught
 
@@ -85,6 +86,8 @@ METHODS: dict[str, Callable[..., System]] = {
     "sar": SAR,
     "deyo": DeYO,
     "deyo-biased": DeYO.biased,
+    "stats_shift": StatsShift,
+    "stats_shift-mean": partial(StatsShift, name="stats_shift-mean", mean_only=True),
     "last_layer": LastLayer,
     "few_shot": FewShot,
     "supcon_support": SupConSupport,
@@ -147,6 +150,7 @@ __all__ = [
     "RandomMaskCL",
     "SimCLRAdapter",
     "SimCSEAdapter",
+    "StatsShift",
     "SupConSupport",
     "Targeted",
     "Taught",
