@@ -46,6 +46,7 @@ OPTIONS = {
     "dfr-sg-paper": {"share": 0.4},
     "ltgr": {**TRAINED, "steps": 3},
     **dict.fromkeys(("poe", "poe-bow", "learned_mixin", "bias_reweighting", "fairflow", "less_learn"), TRAINED),
+    "identify_mitigate": TRAINED,
     **dict.fromkeys(("poe-weak", "interpoll", "poe-weak-40", "interpoll-40"), WEAK),
     **dict.fromkeys(("poe-bow-40", "c2l-40", "nfl-co-40"), TWICE),
     **dict.fromkeys(("poe-bow+distill", "c2l+distill"), BOTH),

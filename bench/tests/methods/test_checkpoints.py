@@ -24,6 +24,7 @@ CASES = {
     "c2l": ("c2l", QUICK),
     "mixin, its gate and exponent": ("learned_mixin", {**QUICK, "last_theta": 0.2}),
     "interpoll, its draws": ("interpoll", {**QUICK, "folds": 2, "weak_epochs": 2}),
+    "identify_mitigate, its words": ("identify_mitigate", QUICK),
     "less_learn, its weights": ("less_learn", QUICK),
     "fairflow, its views": ("fairflow", QUICK),
     "poe, best epoch on labels of the target": ("poe-bow-40", QUICK),

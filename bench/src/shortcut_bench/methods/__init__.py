@@ -31,6 +31,7 @@ from .dfr import DFR
 from .eata import EATA
 from .fairflow import FairFlow
 from .group_dro import GroupDRO
+from .identify import IdentifyMitigate
 from .interpoll import InterpoLL
 from .jtt import JTT
 from .last_resort import BagOfWords, FrozenHead, MostFrequent, ZeroShot
@@ -69,6 +70,7 @@ METHODS: dict[str, Callable[..., System]] = {
     "interpoll": InterpoLL,
     "fairflow": FairFlow,
     "less_learn": LessLearn,
+    "identify_mitigate": IdentifyMitigate,
     "poe": BiasOnly,
     "poe-bow": partial(BiasOnly, name="poe-bow", bias="bag"),
     "poe-weak": partial(BiasOnly, name="poe-weak", bias="weak"),
@@ -139,6 +141,7 @@ __all__ = [
     "FewShot",
     "FrozenHead",
     "GroupDRO",
+    "IdentifyMitigate",
     "Influential",
     "InterpoLL",
     "LastLayer",
