@@ -9,8 +9,7 @@ from shortcut_guardrail import Answers, ConfigError, Questions, decide
 from shortcut_guardrail.audit import Erasures
 from shortcut_guardrail.cards import Flip
 from shortcut_guardrail.cards.card import Card, CardEvidence
-from shortcut_guardrail.decisions import Answer, AuditedCards, Decision, Decisions, remaining
-from shortcut_guardrail.decisions.record import Judge
+from shortcut_guardrail.decisions import Answer, AuditedCards, Decision
 
 LABELS = ("negative", "positive")
 CARDS = tuple(Card(w, (w,), "positive", 40, 30, 0.2, CardEvidence("undecided", (), 1.0, 0.7)) for w in ("book", "film"))
@@ -39,30 +38,6 @@ def decided(questions: Questions, *said: Answer) -> dict[str, Decision]:
     return {one.id: one for one in decide(questions, Answers(said), at="now").cards}
 
 
-def test_an_answer_that_serves_several_cards_is_asked_for_once():
-    apart, shared = asked(), asked(film=range(3, 15))
-    left = [remaining(questions, Answers(tuple(unsure("book", "film"))), "anna") for questions in (apart, shared)]
-    assert [(one.least, one.most, one.lost) for one in left] == [(16, 27, 0), (8, 15, 0)]
-    assert {one.open for one in left} == {("book", "film")}
-    assert remaining(apart, Answers(tuple(unsure("film"))), "anna").most == 15
-    assert Questions.of_audit(AUDITED, apart.flips, seed=1).asked != apart.asked, "in an order of the seed"
-    assert remaining(apart, Answers(tuple(unsure("film"))), "ben").question is None
-    few = remaining(asked(book=range(7)), Answers(tuple(unsure("book", "film"))), "anna")
-    assert (few.open, few.lost) == (("film",), 0), "seven flips are never asked about"
-
-
-def test_texts_are_asked_about_until_a_card_is_decided_or_cannot_be():
-    questions, said = asked(), unsure("book")
-    for n in range(9):
-        left = remaining(questions, Answers((*said, *answered(questions, True, n, "book"))), "anna")
-        assert (left.answered, left.least, left.most) == ((n, 8 - n, 12 - n) if n < 8 else (8, 0, 0))
-        assert (left.question is None) == (n == 8)
-    unclear = [replace(one, answer="unclear") for one in answered(questions, True, 5, "book")]
-    lost = remaining(questions, Answers((*said, *unclear)), "anna")
-    assert (lost.open, lost.lost) == ((), 1), "with seven texts left no answer decides"
-    assert remaining(questions, Answers((*said, *unclear[:4])), "anna").open == ("book",)
-
-
 def test_people_come_before_the_flips_that_they_judged():
     questions = asked()
     by_flips = [*unsure("book"), *answered(questions, True, 8, "book")]
@@ -81,32 +56,6 @@ def test_people_come_before_the_flips_that_they_judged():
     for others, survives in ((unclear, False), ((), True)):  # a card of which nothing was answered is not in question
         alone = decided(replace(questions, one_by_one=False), *answered(questions, False, 8, "book"), *others)["book"]
         assert (alone.decision, alone.survives_e_bh) == ("keep", survives)
-
-
-def test_who_judged_a_word_group_answered_a_text_of_it():
-    # Of both where a text is of both, or where somebody answers texts of both.
-    for film, by in ((range(12, 27), (["anna"], ["ben"])), (range(11, 26), (["anna", "ben"], ["anna", "ben"]))):
-        questions = replace(asked(film=film), one_by_one=False)
-        alone = answered(questions, True, 12, "book") + answered(questions, True, 15, "film", "ben")
-        found = decided(questions, *alone, *answered(questions, True, by="cleo"))
-        reviewers = {card: [one.by for one in decision.reviews] for card, decision in found.items()}
-        assert reviewers == {"book": [*by[0], "cleo"], "film": [*by[1], "cleo"]}
-
-
-def test_earlier_decisions_stay_and_are_known_by_their_words():
-    kept = tuple(Decision((word,), "keep", "file") for word in ("FILM", "zebra"))
-    earlier = Decisions(kept, judges=(Judge("one", {}, (), 2),), answers="a.jsonl")
-    found = decide(asked(), Answers(tuple(unsure("book")), earlier=earlier), at="now")
-    made = {one.words: one.decision for one in found.cards}
-    assert made == {("book",): "unsure", ("FILM",): "keep", ("zebra",): "keep"}
-    assert (found.audit, found.model, found.data, found.answers) == ("audit", "model", "data", "a.jsonl")
-    assert found.judges == earlier.judges
-    # Flips that people judged before are not asked about again.
-    counted = Decisions((Decision(("Book",), None, "answers", asked=9, fixed=5, broken=4),))
-    given = Answers(tuple(unsure("book", "film")), earlier=counted)
-    assert remaining(asked(), given, "anna").open == ("film",)
-    card = decide(asked(), given).cards[0]
-    assert (card.fixed, card.source) == (5, "answers")
 
 
 def test_a_card_is_known_by_its_id_or_all_of_its_words_and_meant_by_a_word_or_the_beginning_of_its_id():

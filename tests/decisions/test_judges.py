@@ -102,84 +102,6 @@ def test_a_judge_is_qualified_with_confidence():
         assert (found.qualified, found.reason == "") == (qualified, qualified)
 
 
-def test_what_is_at_stake_is_a_share_of_the_audited_texts():
-    says = noisy(0.8, 0.95)
-    stakes = [judged(says, replace(QUESTIONS, audited=replace(AUDITED, n=n)))[0].at_stake for n in (0, 300, 600)]
-    assert stakes[0] is None, "nobody knows how many texts there are"
-    (low, high), half = stakes[1], stakes[2]
-    assert 0.5 * 60 / 300 < low < high <= 60 / 300
-    assert half == pytest.approx((low / 2, high / 2))
-    # Of flips about which nobody can be asked anything is possible, and of a judge that sides with the model a loss.
-    assert judged(noisy(0.8, 0.05))[0].at_stake[1] < -0.5 * 60 / 300
-
-
-def test_all_cards_are_tested_together():
-    other = replace(CARD, id="film", words=("film",))
-    of_film = [replace(one, text=one.text.replace("book", "film")) for one in FLIPS]
-    both = replace(QUESTIONS, audited=replace(AUDITED, cards=(CARD, other)), flips={"book": FLIPS, "film": of_film})
-    plain = noisy(0.8, 0.8)
-    for of_text, tests in ((abs, 2), (lambda score: np.nan, 1)):
-        given = scores(both, lambda text: (of_text if "film" in text else float)(plain(text)))  # noqa: B023
-        book, film = (card.second_model for card in decided({"judge": given}, both).cards)
-        assert film.p_value > 0.5 > 0.05 > book.p_value
-        assert book.q_value == pytest.approx(tests * book.p_value), "what cannot be tested costs the other nothing"
-
-
-def with_others(sizes: tuple[int, ...]) -> Questions:
-    """The card of "book", and others of so many flips each."""
-    cards, flips = [CARD], {"book": FLIPS}
-    for name, n in zip("abcdefghij", sizes, strict=False):
-        cards.append(replace(CARD, id=name, words=(name,), changes=n))
-        flips[name] = [replace(one, text=one.text.replace("book", name)) for one in FLIPS[:n]]
-    return replace(QUESTIONS, audited=replace(AUDITED, cards=tuple(cards)), flips=flips)
-
-
-def of_book(fixed: int, accuracy: float = 0.8):
-    """A judge that calls so many flips of "book" fixed, and every other flip of the other cards."""
-    plain = noisy(accuracy, 1.0)
-
-    def says(text: str) -> float:
-        if text.startswith("free"):
-            return plain(text)
-        *_, card, _, number = ("book", *text.split())
-        return -1.0 if (int(number) < fixed if card in ("book", "flip") else int(number) % 2) else 1.0
-
-    return says
-
-
-def test_a_card_with_many_flips_is_not_held_back_by_small_ones():
-    many = with_others((48, 40, 32, 26, 21, 17, 14, 11, 9, 8))
-    found = decided({"judge": scores(many, of_book(43))}, many).cards
-    book, *others = (card.second_model for card in found)
-    assert 0.05 / 11 < book.p_value < 0.05, "as one of eleven alike it would be open"
-    assert (book.outcome, {one.outcome for one in others}) == ("shortcut", {"open"})
-    sizes = [60, *(len(many.flips[c]) for c in "abcdefghij")]
-    assert book.q_value == pytest.approx(11 * book.p_value * np.mean(sizes) / 60)
-
-
-def test_why_a_card_is_open_where_something_is_at_stake():
-    """The sentence has both, so that interval and outcome do not seem to contradict each other."""
-    alike = with_others((60,) * 10)
-    found = decided({"judge": scores(alike, of_book(43))}, alike).cards[0].second_model
-    low, high = (100 * share for share in found.at_stake)
-    assert (low > 0, found.outcome, found.p_value < 0.05 < found.q_value) == (True, "open", True)
-    assert found.reason == (
-        f"At stake is between {low:+.1f} and {high:+.1f} right predictions in 100, but 11 word groups are tested "
-        f"together, and for this one q = {found.q_value:.2g} is above 0.05."
-    )
-    # Where the share itself is not clear, that is the reason.
-    weak = judged(of_book(36))[0]
-    assert weak.p_value > 0.05
-    assert "36 of 60 fixed is not clearly more than the 0.5" in weak.reason
-    assert weak.reason.startswith("At stake is between +") == (weak.at_stake[0] > 0)
-    # Judges that change most of their answers without the words fix few flips, and still may find more than they lose.
-    full = noisy(0.8, 1.0)
-    unstable = judged(lambda text: 1.0 if text.startswith("book") and int(text.split()[-1]) > 24 else full(text))[0]
-    assert unstable.at_stake[0] > 0
-    ends = "25 of 60 predictions are fixed whether the second model sees the words or not."
-    assert unstable.reason.endswith(f"but only {ends}")
-
-
 CHANCE = "is not clearly more than the 0.58 that a biased second model may reach."
 
 
@@ -226,36 +148,6 @@ def test_a_lean_of_the_judge_is_centred_away_but_for_one_near_the_boundary():
     assert found.bound > plain.bound + 0.05
 
 
-def test_texts_near_the_boundary_bound_and_texts_drawn_at_random_qualify():
-    rng, right = np.random.default_rng(0), noisy(1.0, 1.0)
-    coin = {text: rng.choice([-1.0, 1.0]) for text in SPLIT.for_judges.texts}
-    near = {one.text for one in SPLIT.reference if one.near}
-    assert not judged(lambda t: right(t) if t in near or "flip" in t else coin[t], SPLIT)[1].qualified
-    found, qualification = judged(lambda t: coin[t] if t in near else right(t), SPLIT)
-    assert (qualification.agreement, qualification.texts) == (1.0, N)
-    assert found.rules["reference"]["bound"] < 0.65, "the judge gives the masked class to half of the near texts"
-
-
-def test_texts_that_hold_the_cards_own_words_bound_nothing():
-    says = noisy(0.8, 0.95)
-    # Half of the texts near the boundary hold the word after all, and there the judge gives the masked class.
-    held = {one.text for one in SPLIT.reference if one.row % 4 == 0}
-
-    def bound(*holds: str) -> float:
-        reference = tuple(replace(one, holds=holds if one.text in held else ()) for one in SPLIT.reference)
-        return judged(lambda text: -1.0 if text in held else says(text), replace(SPLIT, reference=reference))[0].bound
-
-    without = replace(SPLIT, reference=tuple(one for one in SPLIT.reference if one.text not in held))
-    assert bound("book") == judged(says, without)[0].bound < bound("film") - 0.1
-
-
-def test_a_flip_is_fixed_only_if_the_prediction_stays_without_the_words():
-    full = noisy(0.9, 1.0)
-    for kept in ("flip", "book"):  # what the model says, without the words or with them
-        found, _ = judged(lambda text, kept=kept: 1.0 if text.startswith(kept) else full(text))
-        assert (found.fixed, found.broken, found.unanswered) == (0, 60, 0)
-
-
 @pytest.mark.parametrize(
     ("says", "reason"),
     [
@@ -299,61 +191,6 @@ def test_few_texts_without_the_words_decide_nothing(n, enough):
     assert enough or "too few texts without its words near the model's boundary for the agreement" in found.reason
 
 
-def test_qualified_judges_are_averaged_and_others_left_out():
-    given = {
-        "one": scores(QUESTIONS, noisy(0.75, 0.8, seed=1)),
-        "two": scores(QUESTIONS, noisy(0.75, 0.8, seed=2), lean=40.0),
-        "coin": scores(QUESTIONS, noisy(0.5, 0.0, seed=3)),
-    }
-    found = decided(given)
-    assert found.cards[0].second_model.judges == ("one", "two")
-    assert [judge.qualifications[0].qualified for judge in found.judges] == [True, True, False]
-    # The unit of a judge's scores makes no difference, and of a score that is certain none how large it is.
-    louder = {**given, "two": JudgeAnswers(3 * given["two"].log_probs)}
-    assert decided(louder).cards[0].second_model == found.cards[0].second_model
-    certain = []
-    for score in (200.0, 2e5):
-        sure = given["two"].log_probs.copy()
-        sure[:20, 1] = score
-        certain.append(decided({**given, "two": JudgeAnswers(sure)}).cards[0].second_model)
-    assert certain[0] == certain[1]
-    refused = {**given, "one": replace(given["one"], refused="no")}
-    assert decided(refused).cards[0].second_model.judges == ("two",)
-
-
-def test_an_answer_that_is_missing_in_part_is_none():
-    full, texts = scores(QUESTIONS, noisy(0.9, 1.0)), QUESTIONS.for_judges.texts
-    holed = full.log_probs.copy()
-    holed[[i for i, text in enumerate(texts) if "flip" in text and text[-1] in "01234"], 0] = np.nan
-    found = decided({"judge": JudgeAnswers(holed)}).cards[0].second_model
-    assert (found.unanswered, found.outcome) == (30, "open")
-    # Of several judges those that answered are averaged: a silent one takes nothing from the other's say.
-    both = decided({"one": full, "two": JudgeAnswers(holed)}).cards[0].second_model
-    assert (both.fixed, both.unanswered) == (60, 0)
-
-
-@pytest.mark.parametrize(("third", "fixed", "elsewhere"), [("neutral", 60, True), ("3 stars", 30, False)])
-def test_a_third_class_is_elsewhere_and_of_classes_in_an_order_speaks_for_the_nearer_one(third, fixed, elsewhere):
-    def says(text: str) -> list[float]:
-        if text.startswith("free"):
-            return [0.0, 4.0, -9.0] if text.split()[1] == "1" else [4.0, 0.0, -9.0]
-        # Without the words the masked class; with them a third one to half of the flips.
-        return [1.0, 0.0, 5.0 if "book" in text and int(text.split()[-1]) % 2 else -9.0]
-
-    questions = with_labels(*(("1 star", "2 stars") if third == "3 stars" else LABELS), third)
-    given = {"judge": JudgeAnswers(np.array([says(text) for text in questions.for_judges.texts]))}
-    found = decided(given, questions)
-    opinion = found.cards[0].second_model
-    assert (found.judges[0].qualifications[0].pair, opinion.fixed) == (questions.audited.labels[:2], fixed)
-    assert ("To 30 of its 60 texts the second models predict another class" in opinion.reason) == elsewhere
-    # A third of the texts may be elsewhere, and nothing is where another judge knows.
-    other = np.array([[*says(text)[:2], -9.0] for text in questions.for_judges.texts])
-    below_20 = [[int(text.split()[-1]) < 20] for text in questions.for_judges.texts]
-    few = np.where(below_20, other, given["judge"].log_probs)
-    for judges in ({"judge": JudgeAnswers(few)}, {**given, "other": JudgeAnswers(other)}):
-        assert "predict another class" not in decided(judges, questions).cards[0].second_model.reason
-
-
 def test_of_classes_in_an_order_one_as_near_to_both_speaks_for_neither():
     assert sides_of((1, 2), 5, ordered=True) == ([0, 1], [2, 3, 4])
     assert sides_of((1, 3), 5, ordered=True) == sides_of((0, 4), 5, ordered=True) == ([0, 1], [3, 4])
@@ -362,18 +199,6 @@ def test_of_classes_in_an_order_one_as_near_to_both_speaks_for_neither():
     turned, two, a_word = ("3 stars", "2 stars", "1 star"), ("1 star", "2 stars"), ("1 star", "2 stars", "many")
     twice, numbers, names = ("1 star", "1 stars", "2 stars"), ("0", "1", "2"), ("LABEL_0", "LABEL_1", "LABEL_2")
     assert not any(map(is_ordered, [turned, two, a_word, twice, numbers, names]))
-
-
-def test_a_direction_that_nobody_judges_counts_as_broken():
-    questions = with_labels("negative", "positive", "mixed")
-    flips = [replace(one, after="mixed") if one.row < 20 else one for one in FLIPS]
-    questions = replace(questions, flips={"book": flips})
-    logs = scores(questions, noisy(0.9, 1.0)).log_probs
-    given = {"judge": JudgeAnswers(np.column_stack([logs, np.full(len(logs), -9.0)]))}
-    found = decided(given, questions).cards[0].second_model
-    assert (found.fixed, found.broken, found.unanswered, found.outcome) == (40, 20, 20, "open")
-    low, high = found.at_stake
-    assert 0 < low < (40 - 20) / 300 < high == pytest.approx(60 / 300, abs=0.001), "of these 20 anything is possible"
 
 
 @dataclass

@@ -104,17 +104,3 @@ def test_decisions_find_the_audit_that_they_are_about_beside_them(tmp_path):
     for file in (tmp_path / "d.json", tmp_path / "b" / "d.json"):
         assert audit_of(of, file) == tmp_path / "b"
     assert audit_of(of, tmp_path / "a" / "d.json") is audit_of(replace(of, audit="c"), tmp_path / "d.json") is None
-
-
-def test_cards_with_too_few_flips_are_counted(folder):
-    made = asked(folder)
-    assert [made.n_flips(one) for one in made.audited.cards] == [30, 15]
-    few, enough = (replace(made, flips={"second-card": FLIPS["second-card"][:n]}) for n in (7, 8))
-    assert (made.undecidable, few.undecidable, enough.undecidable) == (0, 1, 0)
-    assert few.n_flips(few.audited.cards[0]) == 30, "as the audit says, where flips were written without texts"
-
-
-def test_questions_about_one_group_alone_show_which_it_is(folder):
-    made, of_both = asked(folder), {one.row for one in FLIPS["second-card"]}
-    rest = replace(made, asked=tuple(one for one in made.asked if one.row not in of_both))
-    assert (made.shows_its_group, rest.shows_its_group, replace(made, asked=()).shows_its_group) == (False, True, False)

@@ -2,13 +2,11 @@
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 
 from shortcut_guardrail import ConfigError, DataError
 from shortcut_guardrail.decisions import Decision, Decisions, made_for
-from shortcut_guardrail.decisions.record import SecondModelResult
 
 BOOK = {"words": ["book", "this book"], "decision": "remove_reliance"}
 
@@ -57,18 +55,6 @@ def test_what_cannot_be_meant_names_the_field():
     ):
         with pytest.raises(DataError, match=f"^d.json.*{re.escape(sentence)}"):
             read(card)
-
-
-def test_what_was_said_is_a_line_with_its_counts_and_bound():
-    judged = SecondModelResult(("one", "two"), "agreement", 20, 10, 0, 0.6, 0.01, "shortcut")
-    said = "one, two, 20 : 10, agreement bound .60, shortcut"
-    assert (judged.sentence, replace(judged, judges=(), outcome="open").sentence) == (said, "none is qualified, open")
-    by_answers = Decision(("a",), source="answers", asked=9, fixed=5, broken=4, second_model=judged)
-    assert by_answers.said == f"answers: 5 : 4, open; second model: {said}"
-    assert Decision(("a",), "keep", "person", asked=9).said == "keep (person)"
-    for asked, model, source in ((3, None, "answers"), (0, judged, "machine"), (0, None, None)):
-        of = Decision(("a",), "unsure", "person", asked=asked, second_model=model and replace(model, outcome="open"))
-        assert (of.without_people().decision, of.without_people().source) == (None, source)
 
 
 def test_of_several_files_of_answers_the_last_one_stays(tmp_path):
