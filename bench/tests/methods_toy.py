@@ -45,7 +45,7 @@ OPTIONS = {
     "dfr": {"resamples": 3},
     "dfr-sg-paper": {"share": 0.4},
     "ltgr": {**TRAINED, "steps": 3},
-    **dict.fromkeys(("poe", "poe-bow", "learned_mixin", "bias_reweighting", "fairflow", "less_learn"), TRAINED),
+    **dict.fromkeys(("poe", "poe-bow", "learned_mixin", "bias_reweighting", "fairflow", "less_learn", "ttt"), TRAINED),
     "identify_mitigate": TRAINED,
     **dict.fromkeys(("poe-weak", "interpoll", "poe-weak-40", "interpoll-40"), WEAK),
     **dict.fromkeys(("poe-bow-40", "c2l-40", "nfl-co-40"), TWICE),

@@ -52,6 +52,8 @@ APPROACHES: Mapping[str, str] = {
     "sar": "Entropy minimization + Flat minima",
     **dict.fromkeys(("deyo", "deyo-biased"), "Entropy minimization on texts whose answer needs their order"),
     **dict.fromkeys(("stats_shift", "stats_shift-mean"), "Feature statistics of the training texts"),
+    "ttt": "Masked words in training and at deployment",
+    "masked_adaptation": "Masked words at deployment",
     "last_layer": "Last-layer retraining on the support set",
     "few_shot": "Fine-tuning on the support set",
     "supcon_support": "Fine-tuning with supervised contrast on the support set",

@@ -27,6 +27,7 @@ CASES = {
     "identify_mitigate, its words": ("identify_mitigate", QUICK),
     "less_learn, its weights": ("less_learn", QUICK),
     "fairflow, its views": ("fairflow", QUICK),
+    "ttt, its masks": ("ttt", QUICK),
     "poe, best epoch on labels of the target": ("poe-bow-40", QUICK),
     "poe, several weak learners": ("poe-weak", {**QUICK, "folds": 2, "weak_epochs": 2}),
 }

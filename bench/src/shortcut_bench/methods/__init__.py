@@ -1,11 +1,12 @@
 """The mitigation methods that the guardrail is compared with, in the harness's one interface.
 
 Training time: JTT, NFL, DFR, Group DRO, LTGR, C2L, InterpoLL, FairFlow, ensembles with a bias-only model. Deployment
-time: Tent, EATA, SAR, DeYO, statistics adaptation, BiasWipe. With the guardrail's label budget: last-layer retraining,
-40-shot fine-tuning with and without supervised contrast, prior-shift correction. Controls: mask averaging, masking the
-most important token, randomly masked MaskCL, adapters that contrast dropout alone or reworded texts. What can be had
-without fine-tuning: the most frequent class, a bag of words, a head on a frozen encoder, the names of the classes. The
-guardrail's own strategies that go beyond the paper, and one of them after a training-time method.
+time: Tent, EATA, SAR, DeYO, statistics adaptation, test-time training, BiasWipe. With the guardrail's label budget:
+last-layer retraining, 40-shot fine-tuning with and without supervised contrast, prior-shift correction. Controls: mask
+averaging, masking the most important token, randomly masked MaskCL, adapters that contrast dropout alone or reworded
+texts. What can be had without fine-tuning: the most frequent class, a bag of words, a head on a frozen encoder, the
+names of the classes. The guardrail's own strategies that go beyond the paper, and one of them after a training-time
+method.
 docs/research/methods.md says of each what it is, where it comes from, what is faithful and what differs.
 
 >>> from shortcut_bench import methods
@@ -46,6 +47,7 @@ from .simclr import SimCLRAdapter
 from .stats_shift import StatsShift
 from .supcon import SupConSupport
 from .targeted import Influential, Named, Targeted, Taught
+from .ttt import MaskedAdaptation, TestTimeTraining
 
 BY_SUPPORT = "support-balanced-accuracy"
 
@@ -90,6 +92,8 @@ METHODS: dict[str, Callable[..., System]] = {
     "deyo-biased": DeYO.biased,
     "stats_shift": StatsShift,
     "stats_shift-mean": partial(StatsShift, name="stats_shift-mean", mean_only=True),
+    "ttt": TestTimeTraining,
+    "masked_adaptation": MaskedAdaptation,
     "last_layer": LastLayer,
     "few_shot": FewShot,
     "supcon_support": SupConSupport,
@@ -147,6 +151,7 @@ __all__ = [
     "LastLayer",
     "LessLearn",
     "MaskAverage",
+    "MaskedAdaptation",
     "MostFrequent",
     "Named",
     "PriorShift",
@@ -158,6 +163,7 @@ __all__ = [
     "Targeted",
     "Taught",
     "Tent",
+    "TestTimeTraining",
     "TrainedThenGuarded",
     "ZeroShot",
     "load_fitted",
