@@ -66,6 +66,20 @@ def test_audits_are_simulated_case_by_case(tmp_path, monkeypatch):
     assert planted["planted_found"] > 0
 
 
+def test_finders_are_scored_by_the_first_words_and_rank_by_the_largest_information(monkeypatch):
+    finders = experiment("finders", monkeypatch)
+    found = finders.scored(["a", "x", "b", "y", "z", "c"], {"x", "c", "lost"})
+    assert found["precision"] == {"1": 0.0, "5": 1 / 5, "10": 2 / 10, "20": 2 / 20, "50": 2 / 50}
+    assert found["recall"] == {"1": 0.0, "5": 1 / 3, "10": 2 / 3, "20": 2 / 3, "50": 2 / 3}
+    assert (found["first"], found["ranked"]) == (2, 6)
+    nothing = finders.scored([], set())
+    assert (nothing["first"], nothing["precision"]["1"], nothing["recall"]["1"]) == (None, 0.0, None)
+    assert finders.as_words(["if i", "if", "can't"]) == ["i", "if", "can", "t"]
+    assert finders.content(["to be honest", "honestly"]) == {"honest", "honestly"}
+    rows = LabelledTexts("train", ["so so a", "b a"], np.array([0, 1]), ("x", "y"), np.array([0, 0]), ("all",))
+    assert finders.by_information(rows) == ["so", "b", "a"]  # .4 log(5/3), .2 log(5/2), .2 log(5/4)
+
+
 def test_outcomes_of_flips_are_as_labels_say_and_reviewers_err_as_often_as_they_are_said_to(monkeypatch):
     flips = experiment("flips", monkeypatch)
     drawn = [Flip(row, "positive", "negative") for row in range(3)]

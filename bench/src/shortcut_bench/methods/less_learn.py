@@ -62,9 +62,14 @@ class Degree:
     excess: Array
 
 
+def occurrences_of(text: str | Sequence[str]) -> list[str]:
+    """The lower-case words of a text, or of both of a pair, as often as they occur and in their order."""
+    return re.findall(r"\w+", (text if isinstance(text, str) else "\n".join(text)).lower())
+
+
 def words_of(text: str | Sequence[str]) -> set[str]:
     """The lower-case words of a text, or of either of a pair, as the bag of words of `poe-bow` has them."""
-    return set(re.findall(r"\w+", (text if isinstance(text, str) else "\n".join(text)).lower()))
+    return set(occurrences_of(text))
 
 
 def degrees(texts: Texts, labels: Array, n_classes: int, *, least: int = LEAST_TEXTS) -> dict[str, Degree]:
