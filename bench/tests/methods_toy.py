@@ -29,7 +29,7 @@ BOTH = {"options": TRAINED, "min_steps": 8, "max_steps": 8}
 WIPED = {"repeats": 2}
 GRID = {"learning_rates": (1e-3,), "upweights": (4, 5), "identification_rate": 0.05}
 ATTRIBUTED = ("-ig", "-attention", "-leave-one-out")
-DISTILLED = ("", "-40", "-named", "-influential", "-influential-40")
+DISTILLED = ("", "-40", "-named", "-training-words", "-influential", "-influential-40")
 OPTIONS = {
     **dict.fromkeys(("nfl-co", "nfl-f", "group_dro", "c2l"), TRAINED),
     **dict.fromkeys(("eata", "eta", "sar"), CERTAIN),

@@ -13,7 +13,7 @@ PER_INPUT_ATTRIBUTION = frozenset(
         *("ltgr", "c2l", "mask_average", "mask_top1", "guardrail", "guardrail-paper"),
         *("c2l-40", "identify_mitigate", "poe-bow+distill", "poe-weak+distill", "c2l+distill"),
         *("guardrail-distill", "guardrail-distill-40", "guardrail-distill-named"),
-        *("guardrail-distill-influential", "guardrail-distill-influential-40"),
+        *("guardrail-distill-influential", "guardrail-distill-influential-40", "guardrail-distill-training-words"),
         *("guardrail-mask", "guardrail-per-input", "guardrail-ig", "guardrail-attention", "guardrail-leave-one-out"),
     }
 )
@@ -80,6 +80,7 @@ APPROACHES: Mapping[str, str] = {
         "Audit + Influential words + Counterfactual distillation",
     ),
     "guardrail-distill-named": "Named words + Counterfactual distillation",
+    "guardrail-distill-training-words": "Audit + Words of the training rows + Counterfactual distillation",
     "guardrail-mask": "Audit + Masking at prediction",
     "guardrail-per-input": "Audit + Counterfactual distillation, per input",
     "guardrail-few-shot": "Adapter fine-tuned on the support set",
@@ -93,6 +94,7 @@ SETTLED_ON: Mapping[str, frozenset[str]] = {
         ("guardrail-distill", "guardrail-mask", "guardrail-per-input", "guardrail-distill-named"), _TRIED_ON
     ),
     "guardrail-distill-influential": _TRIED_ON,
+    "guardrail-distill-training-words": _TRIED_ON,
     **dict.fromkeys(("poe-bow+distill", "poe-weak+distill", "c2l+distill"), _TRIED_ON),
     **dict.fromkeys(("guardrail-distill-40", "guardrail-distill-influential-40"), _TRIED_ON | {"amazon-testbed"}),
     "biaswipe-paired": frozenset({"goemo-st"}),  # thought of when two draws of `biaswipe` had very different scores

@@ -47,6 +47,7 @@ from .simclr import SimCLRAdapter
 from .stats_shift import StatsShift
 from .supcon import SupConSupport
 from .targeted import Influential, Named, Targeted, Taught
+from .training_words import TrainingWords
 from .ttt import MaskedAdaptation, TestTimeTraining
 
 BY_SUPPORT = "support-balanced-accuracy"
@@ -117,6 +118,7 @@ METHODS: dict[str, Callable[..., System]] = {
     "guardrail-distill-influential": Influential,
     "guardrail-distill-influential-40": partial(Influential, name="guardrail-distill-influential-40", labels=True),
     "guardrail-distill-named": Named,
+    "guardrail-distill-training-words": TrainingWords,
     "guardrail-few-shot": Taught,
     "poe-bow+distill": TrainedThenGuarded,
     "poe-weak+distill": partial(TrainedThenGuarded, name="poe-weak+distill", trainer="poe-weak"),
@@ -165,6 +167,7 @@ __all__ = [
     "Tent",
     "TestTimeTraining",
     "TrainedThenGuarded",
+    "TrainingWords",
     "ZeroShot",
     "load_fitted",
 ]
