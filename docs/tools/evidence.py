@@ -45,6 +45,7 @@ from __future__ import annotations
 import csv
 import importlib
 import json
+import lzma
 import re
 import statistics
 import tomllib
@@ -82,22 +83,24 @@ _log = logging.getLogger(__name__)
 
 @cache
 def results(name: str) -> Any:
-    """What a file of results holds; a name with `*` gives a list, one entry a file.
+    """What a file of results holds, packed with xz or not; a name with `*` gives a list, one entry a file.
 
     Raises:
         LookupError: There is no such file.
     """
     if "*" in name:
-        found = [results(path.relative_to(RESULTS).as_posix()) for path in sorted(RESULTS.glob(name))]
+        paths = [path for packed in ("", ".xz") for path in RESULTS.glob(name + packed)]
+        found = [results(path.relative_to(RESULTS).as_posix().removesuffix(".xz")) for path in sorted(paths)]
     else:
-        found = _read(RESULTS / name) if (RESULTS / name).is_file() else None
+        found = _read(RESULTS / name) if any((RESULTS / f"{name}{packed}").is_file() for packed in ("", ".xz")) else None
     if not found:
         raise LookupError(f"there is no results/{name}; name a committed file under results/")
     return found
 
 
 def _read(path: Path) -> Any:
-    text = path.read_text(encoding="utf-8")
+    packed = path.with_name(f"{path.name}.xz")
+    text = (lzma.decompress(packed.read_bytes()) if packed.is_file() else path.read_bytes()).decode("utf-8")
     if path.suffix == ".md":
         return _rows(text)
     if path.suffix == ".csv":
