@@ -101,6 +101,7 @@ def fake_record(run, n=120):
     needs = sorted(need.value for need in run.system.needs)
     cost = {"forward_equivalents": 24.0 * n, "per_deployment_text": 24.0 if guard else 0.0, "per_answer": 1.0}
     counts = {"train": {"a": 50, "b": 50}, "dev": {"a": 12, "b": 8}}
+    drawn = f"{run.setting.name} {run.seed} {run.fold}"
     return {
         "config": run.config(),
         "scale": run.scale.name,
@@ -110,7 +111,7 @@ def fake_record(run, n=120):
         "cost": {**cost, "n_deployment": n},
         "seconds": {"fit": sum(stages.values()), "predict": 1.0, "fit_stages": stages},
         "base": {"train_loss": [0.7, 0.5]},
-        "data": {"counts": counts, "fingerprint": f"{run.setting.name} {run.seed} {run.fold}"},
+        "data": {"counts": counts, "fingerprint": drawn, "fingerprints": {run.test: drawn}},
         "command": "made up",
         "versions": {},
         "commit": None,

@@ -266,11 +266,11 @@ def test_runs_that_differ_in_more_than_their_seed_are_refused(second, sentence, 
             collect(tmp_path, config, scale="paper")
 
 
-@pytest.mark.parametrize("field", ["fingerprint", "index", "labels"])
+@pytest.mark.parametrize("field", ["test", "index", "labels"])
 def test_systems_on_different_rows_are_refused(field, tmp_path):
     def change(run, record):
         if run.spec.label == "erm":
-            of = record["data"] if field == "fingerprint" else record["rows"]
+            of = record["data"]["fingerprints"] if field == "test" else record["rows"]
             of[field] = of[field][::-1]
 
     config = with_systems(read_experiment("real-world"), "erm", "guardrail")
