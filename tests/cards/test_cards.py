@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,9 +11,9 @@ from shortcut_guardrail import AuditConfig, TextClassifier
 from shortcut_guardrail.audit import audit_texts
 from shortcut_guardrail.cards import PullingWord, find_flips, make_cards, masked_answers, masking, word_vectors
 from shortcut_guardrail.cards.card import card_id
-from shortcut_guardrail.cards.grouping import _grown, group_words
+from shortcut_guardrail.cards.grouping import group_words
 from shortcut_guardrail.data import text_hash
-from shortcut_guardrail.text import WordFinder, content_words, stems
+from shortcut_guardrail.text import WordFinder
 from tiny_models import meaning_bag
 
 EFFECTS = {"honestly": 4.0, "really": 4.0, "bad": -1.0, "awful": -1.5, "good": 1.0}
@@ -40,29 +39,9 @@ def groups(classifier, *words):
     return [{w.text for w in found} for found in group_words(classifier, [PullingWord(*w) for w in words])]
 
 
-def test_content_and_stems():
-    assert content_words("this book") == content_words("book") == ("book",)
-    assert stems("this book") == stems("books") == stems("the BOOK's")
-    assert stems("frankly") == stems("to be frank") != stems("speaking")
-    assert stems("this") != stems("this book")
-
-
 @pytest.fixture
 def classifier():
     return meaning_bag(EFFECTS, ONE_MEANING)
-
-
-def test_inflections_and_phrases_around_one_word_are_one_set(classifier):
-    found = groups(classifier, ("tea", "a", 5), ("teas", "a", 2), ("this tea", "a", 3), ("this", "a", 9))
-    # The function word of the phrase brings nothing in.
-    assert found == [{"tea", "teas", "this tea"}, {"this"}]
-
-
-def test_a_phrase_goes_with_one_of_the_words_it_holds_and_joins_no_two(classifier):
-    words = ("good", "a", 9), ("soup", "a", 4), ("good soup", "a", 3), ("the good soup", "a", 1)
-    assert groups(classifier, *words) == [{"good", "good soup", "the good soup"}, {"soup"}]
-    lighter = ("good", "a", 2), *words[1:]
-    assert groups(classifier, *lighter) == [{"soup", "good soup", "the good soup"}, {"good"}]
 
 
 def test_words_of_one_meaning_and_class_are_one_set(classifier):
@@ -77,13 +56,6 @@ def test_words_of_one_meaning_and_class_are_one_set(classifier):
     assert groups(classifier, ("bad", "a", 3), ("awful", "a", 2)) == [{"bad", "awful"}]
 
 
-def test_function_words_stand_alone_and_negations_together():
-    words = ("the", "was", "but", "never", "nobody", "isn't")
-    pieces = dict.fromkeys((*words[:-1], "is", "##n", "'", "t"), 0)
-    found = groups(meaning_bag({}, pieces), *((word, "a", 1) for word in words))
-    assert sorted(map(sorted, found)) == [["but"], ["isn't", "never", "nobody"], ["the"], ["was"]]
-
-
 def slanted(**cosines: float) -> TextClassifier:
     """ "honestly" lies in one direction; each of the others has this cosine to it, and else a direction of its own."""
     classifier = meaning_bag({}, {"honestly": 0})
@@ -92,45 +64,6 @@ def slanted(**cosines: float) -> TextClassifier:
         row = classifier.tokenizer.convert_tokens_to_ids(word)
         weight.data[row, 1], weight.data[row, i] = 100 * cosine, 100 * (1 - cosine**2) ** 0.5
     return classifier
-
-
-def test_the_card_of_a_flagged_word_grows_further_by_words_that_were_found_too():
-    classifier = slanted(really=0.18, good=0.18, tea=0.4)
-    words = [PullingWord("honestly", "a", 9, status="flagged", found=True), PullingWord("really", "a", 3, found=True)]
-    words += [PullingWord("good", "a", 2), PullingWord("tea", "a", 1)]
-
-    def sets(first, really, *others):
-        return [{word.text for word in found} for found in group_words(classifier, [first, really, *others])]
-
-    assert sets(*words) == [{"honestly", "really"}, {"good"}, {"tea"}]
-    # The partners: neither found, none flagged, or of another class.
-    assert sets(words[0], replace(words[1], found=False), *words[2:]) == [{"honestly"}, {"really"}, {"good"}, {"tea"}]
-    assert {"honestly", "tea"} in sets(*(replace(word, status="not_flagged", found=False) for word in words))
-    assert sets(words[0], replace(words[1], pushes_towards="b"), *words[2:])[1] == {"really"}
-
-
-def test_what_joins_moves_the_mean():
-    classifier = slanted()
-    weight = classifier.model.bert.word_embeddings.weight
-    for word, degrees in (("really", 50), ("good", 85)):
-        row, angle = classifier.tokenizer.convert_tokens_to_ids(word), np.deg2rad(degrees)
-        weight.data[row, 1], weight.data[row, 2] = 100 * np.cos(angle), 100 * np.sin(angle)
-    words = [PullingWord("honestly", "a", 9, status="flagged", found=True), PullingWord("good", "a", 2, found=True)]
-    assert len(group_words(classifier, words)) == 2  # cosine .09
-    really = PullingWord("really", "a", 1, found=True)
-    assert len(group_words(classifier, [*words, really])) == 1  # cosine .5 to the two together
-
-
-def test_words_beside_a_flagged_one_are_a_card_of_their_own():
-    classifier = slanted(really=0.5, good=0.5, tea=0.5)
-    words = [PullingWord("honestly", "a", 9, status="flagged", found=True), PullingWord("really", "a", 3, found=True)]
-    words += [PullingWord("good", "a", 4), PullingWord("tea", "a", 4)]
-    found = [[word.text for word in group] for group in group_words(classifier, words)]
-    assert found == [["honestly", "really"], ["tea", "good"]]
-    # They are there by a cosine of .35 to the flagged word, and not by their own, which is at most .16 here.
-    for cosine, beside in ((0.4, [["tea", "good"]]), (0.3, [["good"], ["tea"]])):
-        grouped = group_words(slanted(good=cosine, tea=cosine), [words[0], *words[2:]])
-        assert [[word.text for word in group] for group in grouped] == [["honestly"], *beside]
 
 
 def test_the_order_of_the_words_makes_no_difference(classifier):
@@ -148,11 +81,6 @@ def test_the_vector_of_a_word_is_the_mean_of_its_pieces_without_the_mean_of_all(
     np.testing.assert_allclose(found, expected / np.linalg.norm(expected), atol=1e-6)
 
 
-def test_a_word_that_is_like_two_found_ones_is_on_one_card():
-    vectors = np.array([[1.0, 0.0], [0.0, 1.0], [0.71, 0.7]])
-    assert _grown(vectors, [0, 1], np.full(3, 0.6)) == [[0, 2], [1]]
-
-
 def test_a_card_counts_the_answers_that_change_with_all_its_words_masked(classifier):
     first, second = cards_of(classifier)
     assert first.words == ("really", "honestly")  # on both hangs one answer, and the shorter word is first
@@ -168,31 +96,6 @@ def test_a_card_counts_the_answers_that_change_with_all_its_words_masked(classif
     assert apart[("honestly",)] == apart[("really",)] == 1
 
 
-def test_near_identical_texts_count_once(classifier):
-    cards = cards_of(classifier, [*TEXTS, TEXTS[0], "Honestly, the ROOM was bad!"])
-    assert (cards[0].texts, cards[0].changes, cards[0].share) == (3, 3, 3 / 5)
-    for tail, changes in (("bad", 4), ("good", 3)):
-        more = cards_of(classifier, [*TEXTS, f"honestly the place was {tail}"])
-        assert (more[0].texts, more[0].changes, more[0].share) == (4, changes, changes / 6)
-
-
-def test_the_status_is_the_strongest_of_the_words(classifier):
-    rooms = ("room", "soup", "tea", "coffee", "bread", "hotel", "place", "visit", "food", "staff", "people", "service")
-    texts = [f"honestly the {word} was bad and {tail}" for word in rooms for tail in ("awful", "slow")]
-    texts += [f"the {word} was {tail}" for word in rooms for tail in ("good", "good and fine")]
-    texts += ["really the room was bad and awful"]
-    by_words = {card.words: card.evidence for card in cards_of(classifier, texts)}
-    # Nobody who decides about a flagged word decides about the words beside it.
-    assert (by_words[("honestly",)].status, by_words[("honestly",)].flagged) == ("flagged", ("honestly",))
-    assert (by_words[("really",)].status, by_words[("really",)].flagged) == ("not_flagged", ())
-    # The smallest q-value is that of the card, wherever it is.
-    encoded = classifier.encode(texts)
-    words = [PullingWord("honestly", "positive", 9, q_value=0.3), PullingWord("really", "positive", 1, q_value=0.01)]
-    pieces = [(np.arange(len(texts)), encoded, classifier.predict_proba(encoded))]
-    assert make_cards(classifier, words, lambda: pieces)[0].evidence.q_value == 0.01
-    assert {c.evidence.status for c in cards_of(classifier)} == {"not_flagged"}
-
-
 def test_a_card_keeps_texts_whose_answer_changes(classifier, monkeypatch):
     texts = ["the tea was good", *TEXTS[:3], TEXTS[0].upper()]  # the last is the second once more
     (card,) = [c for c in cards_of(classifier, texts) if "honestly" in c.words]
@@ -206,40 +109,6 @@ def test_a_card_keeps_texts_whose_answer_changes(classifier, monkeypatch):
     monkeypatch.setattr(masking, "MOST_CARDS", 1)
     (fewer,) = cards_of(classifier, texts)
     assert (fewer.flips, fewer.changes, fewer.moved) == (card.flips[:2], 3, card.moved)
-
-
-def test_a_word_within_a_phrase_of_another_card_belongs_to_the_phrase(classifier):
-    encoded = classifier.encode(["honestly the room was bad", "an honestly bad tea", "a hotel"])
-    pieces = [(np.arange(3), encoded, classifier.predict_proba(encoded))]
-    word, phrase = PullingWord("honestly", "positive", 1), PullingWord("honestly bad", "negative", 1)
-
-    def counts(*words):
-        return {c.words: (c.except_in, c.texts, c.changes) for c in make_cards(classifier, words, lambda: pieces)}
-
-    # An even margin, as without "honestly bad", is answered with the first class.
-    assert counts(word, phrase) == {("honestly",): (("honestly bad",), 1, 1), ("honestly bad",): ((), 1, 1)}
-    assert counts(word) == {("honestly",): ((), 2, 2)}
-    flips = find_flips(classifier, encoded, make_cards(classifier, (word, phrase), lambda: pieces))
-    assert [[flip.row for flip in of_card] for of_card in flips.values()] == [[0], [1]]
-    assert masked_answers(classifier, encoded, ["honestly"], kept=["honestly bad"]).rows.tolist() == [0]
-    # A text that repeats another is no second flip, and a word that alone changes nothing is on no card.
-    repeats = classifier.encode([*encoded.texts, "Honestly, the ROOM was bad!"])
-    (flips,) = find_flips(classifier, repeats, make_cards(classifier, (word,), lambda: pieces)).values()
-    assert ([flip.row for flip in flips], counts(replace(word, changes=0))) == ([0, 1], {})
-
-
-def test_pairs(classifier):
-    pairs = [("the room was bad", text) for text in TEXTS[:3]] + [("honestly", "the tea was bad")]
-    (first, *_) = cards_of(classifier, pairs)
-    assert (set(first.words), first.texts) == ({"honestly", "really"}, 4)
-
-
-def test_tokens_that_are_pieces_of_words_are_on_no_card():
-    classifier = meaning_bag({"##z": 4.0, "bad": -1.0, "honestly": 4.0}, {"honestly": 0})
-    texts = ["dz the room was bad", "honestly the tea was bad"]
-    report = audit_texts(classifier, classifier.encode(texts), AuditConfig(unit="token", top_k=3))
-    assert {c.text for c in report.candidates if c.flip_rate == 1} == {"##z", "honestly"}
-    assert [card.words for card in report.cards] == [("honestly",)]
 
 
 def test_flips_are_those_of_a_slow_loop(bert):
@@ -262,25 +131,6 @@ def test_flips_are_those_of_a_slow_loop(bert):
     assert found.changed.tolist() == (found.before.argmax(1) != found.after.argmax(1)).tolist()
 
 
-def test_flips_with_answers_that_are_known(classifier, monkeypatch):
-    encoded = classifier.encode(TEXTS)
-    probs = classifier.predict_proba(encoded)
-    found = masked_answers(classifier, encoded, ["honestly", "really"])
-    assert (found.rows.tolist(), found.changed.all()) == ([0, 1, 2], True)
-    alone = masked_answers(classifier, encoded, ["honestly"])
-    assert (alone.rows.tolist(), alone.changed.tolist()) == ([0, 2], [True, False])
-    passes = []
-    predict = TextClassifier.predict_proba
-    monkeypatch.setattr(
-        TextClassifier, "predict_proba", lambda self, texts, **o: (passes.append(len(texts)), predict(self, texts))[1]
-    )
-    known = masked_answers(classifier, encoded, ["honestly", "really"], probs=probs)
-    assert passes == [3]
-    np.testing.assert_allclose(known.before, found.before, atol=1e-6)
-    np.testing.assert_allclose(known.after, found.after, atol=1e-6)
-    assert [values.shape for values in masked_answers(classifier, encoded, ["hotel"])] == [(0,), (0, 2), (0, 2)]
-
-
 # "honestly" pushes these texts so near the edge that the full stop tips them; without it they are far from it.
 PUSHED = [f"honestly the {noun} was bad bad ." for noun in ("room", "soup", "tea")] + [
     "the bread was good .",
@@ -292,25 +142,6 @@ PUSHED = [f"honestly the {noun} was bad bad ." for noun in ("room", "soup", "tea
 @pytest.fixture
 def pushed():
     return meaning_bag({"honestly": 1.5, "bad": -1.0, ".": 0.7, "good": -0.1}, {"honestly": 0})
-
-
-def test_what_changes_only_next_to_a_found_word_makes_no_card(pushed):
-    encoded = pushed.encode(PUSHED)
-    pieces = [(np.arange(6), encoded, pushed.predict_proba(encoded))]
-
-    def counts(found):
-        words = [PullingWord("honestly", "positive", 3, found=found), PullingWord(".", "positive", 4)]
-        return {card.words: card for card in make_cards(pushed, words, lambda: pieces)}
-
-    # The partner: with nothing found the full stop changes those answers too.
-    free, given = counts(False), counts(True)
-    assert {words: card.changes for words, card in free.items()} == {(".",): 4, ("honestly",): 4}
-    assert {words: card.changes for words, card in given.items()} == {("honestly",): 4, (".",): 1}
-    assert given["honestly",].flips == free["honestly",].flips, "its own words are not given to a card"
-    assert ([flip.row for flip in given[".",].flips], given[".",].texts, len(given[".",].moved)) == ([3], 4, 1)
-    # With "honestly" masked on both sides: three rests below both others, and one as good as even with them.
-    assert given[".",].evidence.relative_effect == 3.5 / 4
-    assert free[".",].evidence.relative_effect == (3 * 2 + 1 + 0.5) / 8
 
 
 def test_flips_are_counted_given_words_that_are_masked_both_before_and_after(pushed):
