@@ -84,16 +84,6 @@ def weighed(*pairs, **config):
     return {one.text: (one.verdict, one.p_value) for one in weigh([*items], [*evidence], ShortcutConfig(**config))}
 
 
-def test_more_is_asked_of_a_candidate_that_holds_few_answers_and_nothing_of_what_was_found():
-    confirmed = {"book": ("confirmed", 1 / 128)}
-    assert weighed((BOOK, TELLING), (SOME, SILENT), confirm_level=0.012) == confirmed
-    assert weighed((BOOK, SILENT), (SOME, TELLING), confirm_level=0.012) == {}
-    assert weighed((SERVICE, SILENT), (BOOK, TELLING), confirm_level=0.012)["book"] == confirmed["book"]
-    # Only the first candidates may be confirmed.
-    assert weighed((SOME, SILENT), (BOOK, TELLING), max_considered=2) == confirmed
-    assert weighed((SOME, SILENT), (BOOK, TELLING), max_considered=1) == {}
-
-
 def test_a_candidate_is_cleared_at_the_level_that_is_asked_for():
     broken = Paired(3, 0, 3, np.zeros(3))
     for level, verdict in ((0.125, "cleared"), (0.12, "found")):  # three of three

@@ -57,14 +57,6 @@ def test_what_nobody_decided_changes_nothing():
         assert decided(card) == decided()
 
 
-def test_a_second_model_comes_after_the_flips_with_its_own_counts():
-    by_machine = Decision(("book", "great"), "remove_reliance", "machine", second_model=SAID, neither=5)
-    cards = Decisions((flips(["book"], "legitimate", 0, 8), by_machine))
-    great, book = with_decisions(FOUND, cards).items
-    assert (great.verdict, great.reason, great.n_support, great.fixed) == ("confirmed", "second model", 88, 72)
-    assert (book.text, book.verdict, book.n_support, book.broken) == ("book", "cleared", 8, 8)
-
-
 def test_legitimate_holds_for_the_judged_texts_only():
     assert decided(flips(["book"], "legitimate", 0, 8), same_data=False)["book"] == ("found", "flagged")
     assert decided(flips(["great"], "shortcut"), same_data=False)["great"] == ("confirmed", "answers")
@@ -88,26 +80,3 @@ def test_a_phrase_and_its_words_are_two_things():
     for pair in (("book", "this book"), ("this book", "book")):
         both_found = Shortcuts(tuple(Shortcut(word, "found", "flagged") for word in pair))
         assert set(decided(person(["book"], "keep"), items=both_found).values()) == {("kept", None)}
-
-
-def test_judged_texts_and_their_counts_are_kept():
-    found = with_decisions(FOUND, Decisions((flips(["book"], "shortcut", 9, 1, neither=2),)))
-    assert found.rows == ("h", "r"), "these can certify nothing"
-    item = found.items[0]
-    assert (item.text, item.n_support, item.fixed, item.broken, item.count) == ("book", 12, 9, 1, 12)
-    assert item.p_value is None, "it was of other texts"
-
-
-def test_what_was_weighed_is_shown_with_what_labels_say_if_they_do():
-    first, head, *rows = repr(replace(FOUND, items=(BOOK, Shortcut("great", "cleared", None, 3)))).splitlines()
-    assert first == "Shortcuts: 1 of 2 words considered"
-    assert head.split() == "word verdict reason texts flip rate pushes towards fixed broken".split()
-    expected = "book found flagged 12 0.250 positive 7 2", "great cleared - 3 - - 0 0"
-    assert [row.split() for row in rows] == [row.split() for row in expected]
-    assert "fixed" not in repr(Shortcuts((replace(BOOK, n_support=0),)))
-
-
-def test_of_a_phrase_without_content_all_words_count():
-    items = Shortcuts((Shortcut("to be", "found", "flagged"), Shortcut("to be honest", "found", "flagged")))
-    assert decided(items=items, keep=["to"])["to be"] == ("kept", None)
-    assert decided(items=items, keep=["to"])["to be honest"] == ("found", "flagged")

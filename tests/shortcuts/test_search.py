@@ -5,26 +5,19 @@ from typing import get_args
 
 import numpy as np
 import pytest
-import torch
-from scipy.stats import binom
 
-from audits import UNTESTED, audit, candidate
+from audits import candidate
 from shortcut_guardrail import ConfigError
 from shortcut_guardrail.audit import Erasures
 from shortcut_guardrail.audit.auditing import audit_texts
-from shortcut_guardrail.audit.evidence import Intervals
 from shortcut_guardrail.config import ShortcutConfig
-from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.shortcuts import find_shortcuts
-from shortcut_guardrail.shortcuts.named import REASONS, Reason, Shortcut, Shortcuts, Verdict, with_said
+from shortcut_guardrail.shortcuts.named import REASONS, Reason, Shortcut, Shortcuts, Verdict
 from shortcut_guardrail.shortcuts.search import (
     _audited,
-    _deciding,
-    _dominant,
     _read_masked,
     _Reading,
     fixed_phrases,
-    ranked_shortcuts,
 )
 from shortcut_guardrail.stats.exact import exact_interval
 from shortcut_guardrail.text.units import words_as_units
@@ -40,15 +33,6 @@ DEPLOYED += [f"the {word} was bad and {tail}" for word in WORDS for tail in ("sl
 def choose(classifier, support=None, **config):
     rows = None if support is None else (classifier.encode(support[0]), np.array(support[1]))
     return find_shortcuts(classifier, classifier.encode(DEPLOYED), ShortcutConfig(top_k=3, **config), support=rows)
-
-
-def weighing(bag, *words):
-    """The bag with further words that weigh what "honestly" does."""
-    model, tokenizer = bag
-    with torch.no_grad():
-        for word in words:
-            model.bert.word_embeddings.weight[tokenizer.convert_tokens_to_ids(word), 0] = 4.0
-    return TextClassifier(model, tokenizer)
 
 
 def verdicts(targets):
@@ -70,87 +54,6 @@ def test_an_audit_that_was_made_is_not_made_again(classifier, monkeypatch):
         find_shortcuts(classifier, encoded, replace(config, erasure="mask"), report=by_cutting)
 
 
-WEAK = Erasures("cut", 100, None, 40, None)
-FOUND = [("bad", "flagged"), ("so bad", "set"), ("badly", "alternative wording")]
-TAKEN = [*FOUND, ("rare", "similar"), ("the", "dominant")]
-
-
-@pytest.mark.parametrize(("erasures", "share", "taken"), [(None, 0.25, TAKEN), (WEAK, 0.25, FOUND), (None, 0.3, FOUND)])
-def test_what_an_audit_would_take_comes_first_by_the_same_rules(classifier, monkeypatch, erasures, share, taken):
-    hangs, few = candidate("good", count=4, flip_rate=0.2), candidate("fine", count=3, flip_rate=0.25)
-    how = {"so bad": {"collective": True}, "badly": {"alternative_wording": True}, "bad": {"flagged": True}}
-    made = [candidate(word, **how[word]) for word, _ in FOUND]
-    brought = Shortcut("rare", "found", "similar", 5), Shortcut("the", "found", "dominant", 40)
-    candidates = (few, hangs, *made, candidate("rare", count=4, **UNTESTED), candidate("odd", count=4, **UNTESTED))
-    shares = {"n_distinct": 2, "probs": np.full((40, 2), 0.5)}
-    report = audit(*candidates, unit="phrase", erasures=erasures, would_take=brought, **shares)
-    for name in ("_dominant", "similar_words"):  # where what it would take does not count
-        monkeypatch.setattr(f"shortcut_guardrail.shortcuts.search.{name}", lambda *_, **__: {})
-    config, encoded = ShortcutConfig(dominant_share=share), classifier.encode(["good", "bad"] * 20)
-    ranked = ranked_shortcuts(classifier, encoded, config, report, None)
-    # Of 40 texts, which are two that repeat, 2 % are .8: "good" changes .8 predictions, and "fine" .75.
-    assert [(one.text, one.reason) for one in ranked] == [*taken, ("fine", None), ("good", "many predictions")]
-    assert {one.text: one.count for one in ranked}.get("rare", 4) == 4, "with the audit's own numbers"
-
-
-@pytest.mark.parametrize(("n", "found"), [(6, ["honestly"]), (5, [])])  # the intervals end at .54 and at .48
-def test_what_overrides_all_of_six_texts_decides_most_of_them(classifier, n, found):
-    encoded = classifier.encode(DEPLOYED[:n])
-    report = audit(candidate("honestly", interval=Intervals((0.5, 1), (-0.9, 0), (0.6, 1))))
-    given = classifier, encoded, classifier.predict_proba(encoded), report, ShortcutConfig(unit="word"), None
-    assert [one.text for one, against in _deciding(*given) if against == [*range(n)]] == found
-
-
-def test_what_decides_very_many_texts_is_taken_though_nothing_can_be_compared(classifier):
-    # Every text holds it, so there are none without it to compare with.
-    texts = [f"honestly the {tail} {word}" for word in WORDS for tail in ("bad bad", "awful bad", "awful so awful")]
-
-    def chosen(**config):
-        found = find_shortcuts(classifier, classifier.encode(texts), ShortcutConfig(unit="word", top_k=3, **config))
-        return verdicts(found)
-
-    assert (chosen(), chosen(dominant_share=1.0)) == ({"honestly": "dominant"}, {"honestly": "listed"})
-    # The false-discovery rate of a report that is given comes before the configuration's.
-    config, encoded = ShortcutConfig(unit="word", top_k=3, fdr=1e-30), classifier.encode(texts)
-    report = audit_texts(classifier, encoded, config.audit())
-    assert find_shortcuts(classifier, encoded, replace(config, fdr=0.05), report=report).words == ()
-
-
-@pytest.mark.parametrize(("n", "said"), [(5, ("found", "flagged")), (6, ("cleared", "weak evidence"))])
-def test_five_words_are_taken_though_erasing_any_word_changes_much_and_six_are_not(classifier, monkeypatch, n, said):
-    listed = Shortcut("good", "cleared", "many predictions", 40, 1.0)
-    ranked = [*(Shortcut(f"w{i}", "found", "flagged", i, 1.0) for i in range(n)), listed]
-    monkeypatch.setattr("shortcut_guardrail.shortcuts.search.ranked_shortcuts", lambda *_: ranked)
-    report = audit(unit="phrase", erasures=WEAK)
-    found = find_shortcuts(classifier, classifier.encode(DEPLOYED), ShortcutConfig(), report=report).items
-    assert [one.text for one in found] == [one.text for one in ranked], "what is only listed comes last"
-    assert [(one.verdict, one.reason) for one in found[:-1]] == [said] * n
-
-
-def dominant_of(*deciding, label_names=("negative", "positive"), audited=()):
-    """Which of these are taken, of 100 texts, where a half is the share that is allowed for."""
-    found = [(Shortcut(word, "found", "dominant", n, 1.0, "positive"), list(range(n))) for word, n in deciding]
-    config, report = ShortcutConfig(dominant_share=0.5, fdr=0.05), audit(*audited, label_names=label_names)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shortcut_guardrail.shortcuts.search._deciding", lambda *_: found)
-        return set(_dominant(None, range(100), None, report, config))
-
-
-def test_the_share_of_what_dominates_is_tested_over_all_classes():
-    assert binom.sf(58, 100, 0.5) == pytest.approx(0.044, abs=1e-3)
-    assert binom.sf(60, 100, 0.5) == pytest.approx(0.018, abs=1e-3)
-    assert (dominant_of(("quite", 59)), dominant_of(("quite", 61))) == (set(), {"quite"})
-    assert dominant_of(("quite", 61), label_names=("a", "b", "c")) == set()
-
-
-def test_of_a_phrase_that_dominates_no_word_is_taken_and_what_was_found_draws_along_none():
-    assert dominant_of(("quite", 70), ("really quite", 70), ("really", 70), ("so", 70)) == {"really quite", "so"}
-    words = ("quite", 70), ("really quite", 70), ("so", 70)
-    for how in ("flagged", "alternative_wording", "collective"):
-        assert dominant_of(*words, audited=[candidate("quite", **{"flagged": False, how: True})]) == {"so"}
-    assert dominant_of(*words, audited=[candidate("quite", flagged=False)]) == {"really quite", "so"}
-
-
 def test_a_fixed_phrase_stands_on_one_side_of_a_pair_and_not_all_but_always_inside_a_longer_one(classifier):
     units = words_as_units(classifier.encode([("the soup", "was cold"), ("tea soup", "was warm")]))
     assert fixed_phrases(units, 2) == {}
@@ -159,23 +62,6 @@ def test_a_fixed_phrase_stands_on_one_side_of_a_pair_and_not_all_but_always_insi
     for within, others, left in ((10, 1, True), (10, 2, False), (9, 1, True)):
         units = words_as_units(classifier.encode(["soup was cold"] * within + ["soup was warm"] * others))
         assert ("soup was" not in fixed_phrases(units, 3)) == left
-
-
-def test_what_is_listed_begins_with_what_most_answers_hang_on(classifier):
-    texts = [*DEPLOYED, *(f"so the {word} was {tail}" for word in WORDS for tail in ("great", "so great"))]
-    config = ShortcutConfig(top_k=3, unit="word", fdr=1e-9)  # so that neither is flagged
-    listed = find_shortcuts(classifier, classifier.encode(texts), config).items
-    held = [(item.text, item.answers_held) for item in listed if item.listed]
-    assert held == [("great", 36.0), ("good", 12.0)]
-
-
-def test_only_a_confident_other_answer_contradicts():
-    before, unsure, sure = np.array([0.1, 0.9]), np.array([0.79, 0.21]), np.array([0.8, 0.2])
-    read = _Reading.of("honestly", list(range(20)))
-    spare = read.spare
-    for after in (unsure, sure, before):
-        read.take(after, before, 0.8)
-    assert (read.against, read.spare) == ([1], spare - 2)
 
 
 def test_texts_are_left_unread_only_once_it_is_sure_that_a_candidate_does_not_decide_most(classifier):
@@ -199,42 +85,6 @@ def test_texts_are_left_unread_only_once_it_is_sure_that_a_candidate_does_not_de
     assert [len(one.after) for (n, k), one in zip(sizes, read, strict=True) if (n, k) == (36, 0)] == [12]
 
 
-def test_repeats_and_words_that_share_texts_count_once_in_what_dominates(bag):
-    classifier = weighing(bag, "really", "quite")
-    # Each of the two decides (8 - 6 > 0 > 4 - 6) all of the 24 texts that hold both.
-    both = [f"{first} {word} really awful awful but quite awful awful" for word in WORDS for first in ("so", "the")]
-    rest = [
-        f"{first} {word} {second} awful {third}"
-        for word in WORDS
-        for first in ("so", "the")
-        for second, third in (("was", "bad"), ("so", "bad"), ("was", "awful"))
-    ]
-
-    def dominant(texts, **config):
-        found = find_shortcuts(classifier, classifier.encode(texts), ShortcutConfig(top_k=3, fdr=1e-6, **config))
-        return {item.text for item in found.items if item.reason == "dominant"}
-
-    assert dominant(both + rest, unit="word") == set()
-    assert dominant(both + rest, unit="word", dominant_share=0.05) == {"really", "quite"}
-    assert dominant(both * 10 + rest) == dominant(both + rest) == set()
-
-
-def test_a_phrase_none_of_whose_words_decides_a_text_is_found_as_a_whole(bag):
-    classifier = weighing(bag, "really", "quite")
-    # 4 + 4 - 3: without one of the two the answer stays, without both it is confidently another.
-    texts = [f"the awful {word} was really quite {tail}" for word in WORDS for tail in ("awful", "so awful")]
-    texts += [f"the {word} was good" for word in WORDS]
-
-    def chosen(**config):
-        return find_shortcuts(classifier, classifier.encode(texts), ShortcutConfig(top_k=3, **config)).words
-
-    assert "really" not in chosen(unit="word")
-    assert not [word for word in chosen(keep=("quite",)) if "quite" in word]  # each of its words would be masked
-    found = [word for word in chosen() if "quite" in word]
-    assert found
-    assert all("really quite" in word for word in found)
-
-
 def test_words_on_which_many_answers_hang_are_listed_and_taken_only_if_asked_for(classifier):
     targets = choose(classifier)
     item = targets.items[0]
@@ -255,27 +105,12 @@ def test_words_on_which_many_answers_hang_are_listed_and_taken_only_if_asked_for
     assert choose(classifier, influential_share=1.0, take_influential=True).items == targets.items[:1]
 
 
-def test_labels_clear_what_was_taken_because_many_answers_hang_on_it(classifier):
-    rows = [f"the {word} was good" for word in WORDS]
-    for asked_for in (False, True):
-        targets = choose(classifier, support=(rows, [1] * len(rows)), take_influential=asked_for)
-        item = next(item for item in targets.items if item.text == "good")
-        assert (item.verdict, item.reason, item.n_support, item.fixed, item.broken) == ("cleared", None, 12, 0, 12)
-
-
 @pytest.mark.parametrize(("labels", "verdict"), [([0, 0, 1], "many predictions"), ([0, 1], "listed"), ([], "listed")])
 def test_influential_words_stay_taken_where_labels_fix_more_than_they_break(classifier, labels, verdict):
     rows = [f"the {word} was good" for word in WORDS[: len(labels)]] + ["the soup was bad"]
     targets = choose(classifier, support=(rows, [*labels, 0]), take_influential=True)
     assert (verdicts(targets)["good"], "good" in targets.words) == (verdict, verdict == "many predictions")
     assert verdicts(choose(classifier, support=(rows, [*labels, 0])))["good"] == "listed"  # not without being asked
-
-
-def test_a_listed_phrase_does_not_spare_the_words_in_it():
-    flagged = [Shortcut(word, "found", "flagged") for word in ("honestly", "to be good")]
-    items = (flagged[0], Shortcut("honestly good", "cleared", "many predictions"), flagged[1])
-    said = with_said(Shortcuts(items), ShortcutConfig(keep=("good",)))
-    assert verdicts(said) == {"honestly": "flagged", "honestly good": "listed", "to be good": "kept", "good": "kept"}
 
 
 def test_a_share_that_is_met_exactly_is_enough():
