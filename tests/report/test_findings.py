@@ -20,38 +20,6 @@ def found(*cards, words=(HONESTLY,), redact=False, **values):
     return findings(audit(*words, cards=cards).to_dict(redact=redact) | values)
 
 
-def test_the_sentence_that_matters():
-    for cards, words, finding, status in (
-        # A flagged word group comes before one with more changes; of several flagged ones the largest comes first.
-        (
-            (card("soup", changes=20), card("honestly", changes=9, **FLAGGED), card("frankly", **FLAGGED)),
-            (HONESTLY,),
-            "“honestly” decides 9 of 39 predictions.",
-            "The audit flags “honestly”: it overrides the rest of its text. ",
-        ),
-        (
-            (card("honestly", "frankly", "lol", "yes", **FLAGGED),),
-            (HONESTLY, candidate("lol", flagged=True)),
-            "“honestly”, “frankly” and 2 more words decide 8 of 39 predictions.",
-            "The audit flags “honestly” and “lol”: they override the rest of their texts. ",
-        ),
-        # Function words and punctuation stand beside every shortcut that is not known yet.
-        (
-            (card(".", changes=30), card("the", changes=29), card("soup", status="undecided")),
-            (candidate("soup"),),
-            "“soup” decides 8 of 39 predictions.",
-            "The texts do not settle whether the model depends on this word by itself: there are too few, or other",
-        ),
-        ((card("soup"),), (candidate("soup"),), "“soup” decides 8 of 39 predictions.", "The audit flags no word. "),
-        ((), (candidate("soup"),), "Masking “soup” changes 25% of the predictions of texts that", "The audit flags no"),
-        ((), (), "No word was found that changes a prediction.", "The audit flags no word. "),
-    ):
-        said = found(*cards, words=words)
-        assert said.finding.startswith(finding)
-        assert said.status.startswith(status)
-        assert bool(said.steps[0][1]) == bool(cards)
-
-
 def test_what_was_audited_and_commands_that_can_be_pasted():
     said = found(card("honestly", flips=FLIPS, **FLAGGED), about=ABOUT)
     data = "40 texts (39 distinct) from 'texts.csv'"
