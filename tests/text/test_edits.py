@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shortcut_guardrail.text.edits import masked_texts, shortened_texts, with_insertions
+from shortcut_guardrail.text.edits import shortened_texts, with_insertions
 from shortcut_guardrail.text.finder import WordFinder
 
 
@@ -17,23 +17,6 @@ def without(classifier, texts, edit):
     return encoded, edit(encoded, WordFinder(["honestly"]).positions(encoded), classifier.tokenizer.mask_token_id)
 
 
-@pytest.mark.parametrize(
-    ("words", "text", "expected"),
-    [
-        (["honestly"], "Honestly, the soup", ["honestly"]),
-        (["to be honest"], "so, to be honest we come to be here", ["to", "be", "honest"]),
-        (["i'm honest"], "I’m honest", ["i", "[UNK]", "m", "honest"]),
-        (["to be", "be honest"], "to be honest", ["to", "be", "honest"]),
-        (["quix"], "quix", ["q", "##u", "##i", "##x"]),
-        *[([","], "so, so", [","]), ([], "so, so", [])],
-    ],
-)
-def test_occurrences_are_whole_words_and_all_their_tokens(classifier, words, text, expected):
-    encoded = classifier.encode([text])
-    (positions,) = WordFinder(words).positions(encoded)
-    assert [tokens(classifier, encoded)[p] for p in positions] == expected
-
-
 def test_a_phrase_reaches_into_no_pair_and_what_is_cut_off_is_not_there(classifier):
     pairs = classifier.encode([("we want to be", "honest people"), ("soup", "to be honest")])
     assert WordFinder(["to be honest"]).present_in(pairs).tolist() == [False, True]
@@ -42,14 +25,6 @@ def test_a_phrase_reaches_into_no_pair_and_what_is_cut_off_is_not_there(classifi
     assert WordFinder(["honestly"]).present_in(encoded).tolist() == [False, True]
     half = " ".join(["soup"] * (len(encoded.input_ids[0]) - 2))
     assert not WordFinder(["soup honestly"]).present_in(classifier.encode([f"{half} honestly"])).any()
-
-
-def test_masking_keeps_all_other_tokens_and_the_texts_given(classifier):
-    encoded, masked = without(classifier, ["honestly the soup", "the soup"], masked_texts)
-    assert tokens(classifier, masked) == ["[CLS]", "[MASK]", "the", "soup", "[SEP]"]
-    assert tokens(classifier, masked, 1) == tokens(classifier, encoded, 1)
-    assert masked.ordinary[0].tolist() == [False, False, True, True, False]
-    assert tokens(classifier, encoded)[1] == "honestly"
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,7 @@
 
 import pytest
 
-from shortcut_guardrail.errors import ConfigError
-from shortcut_guardrail.text import WordFinder, check_words, content_spans
-from shortcut_guardrail.text.finder import Occurrence
+from shortcut_guardrail.text import WordFinder, content_spans
 
 # The synonyms of the paper's appendix; the words of each that carry its content are in capitals.
 SYNONYMS = (
@@ -90,31 +88,6 @@ class TestMatching:
                 said = f"If I{apostrophe}m being honest"
                 assert found(shortcut, f"Well, {said}, no") == [said]
 
-    def test_overlapping_shortcuts_are_all_found_and_nothing_inside_a_phrase_that_is_kept(self) -> None:
-        finder = WordFinder(["honest", "to be honest", "honest no", "no no"])
-        assert finder.find("to be honest no no no") == [
-            *(Occurrence("to be honest", 0, 12), Occurrence("honest", 6, 12), Occurrence("honest no", 6, 15)),
-            *(Occurrence("no no", 13, 18), Occurrence("no no", 16, 21)),
-        ]
-        finder = WordFinder(["bad", "dish"], kept=["not bad"])
-        assert [(o.word, o.start) for o in finder.find("Not bad, a bad dish")] == [("bad", 11), ("dish", 15)]
-        assert not any(WordFinder([word], kept=["not bad"]).present("not bad") for word in ("not", "bad"))
-
-    def test_words_are_kept_once_in_their_order(self) -> None:
-        finder = WordFinder(["Honestly ", "I'm", "honestly", "i’m", "to  be", "to be"])
-        assert (finder.words, WordFinder(["\u200b"]).words) == (("Honestly", "I'm", "to  be"), ())
-
-    def test_words_that_are_refused(self) -> None:
-        for words, message in (
-            ([], "No shortcut is given; name at least one word or phrase."),
-            (["a", " "], "Each shortcut must be a word or phrase, but there is an empty one at position 1."),
-            (["", "a", "\t"], "Each shortcut must be a word or phrase, but there is an empty one at positions 0, 2."),
-            ("honestly", "The shortcuts must be a list of words or phrases, but are the single string 'honestly'."),
-        ):
-            with pytest.raises(ConfigError) as caught:
-                check_words(words)
-            assert str(caught.value) == message
-
 
 class TestContentSpans:
     @staticmethod
@@ -128,10 +101,6 @@ class TestContentSpans:
         assert [word.upper() for word in self.words(shortcut, f"So, {shortcut.lower()}, it works.")] == content
         typographic = shortcut.replace("'", "’").replace(" ", "  ").upper()
         assert self.words(shortcut, f"İ {typographic}") == content
-
-    def test_a_single_word_and_a_phrase_of_function_words_count_whole(self) -> None:
-        words = ("no", "never", "I'm", "don't", "not-now", "to be", "so I'm in", "it isn't so", "that's that", "! ?")
-        assert [self.words(shortcut, f"well {shortcut}") for shortcut in words] == [[word] for word in words]
 
     def test_contractions_and_punctuation(self) -> None:
         for phrase, content in (

@@ -8,12 +8,11 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from shortcut_guardrail import SaliencyConfig, TextClassifier
 from shortcut_guardrail.attribution.occlusion import mask_variants, masking_effects
 from shortcut_guardrail.attribution.saliency import find_important_tokens, token_scores
-from shortcut_guardrail.audit import audit_texts
-from shortcut_guardrail.text import WordFinder, distinct_rows, evidence_key, find_repeats, text_key
+from shortcut_guardrail.text import WordFinder
 from shortcut_guardrail.text.edits import masked_texts
-from shortcut_guardrail.text.units import choose_spans, recurring_phrases, tokens_as_units, words_as_units
-from shortcut_guardrail.text.words import piece_spans, unit_key, word_spans
-from tiny_models import BYTE_SPECIALS, byte_level_tokenizer, fast_tokenizer, meaning_bag, tiny_bert, wordpiece_tokenizer
+from shortcut_guardrail.text.units import tokens_as_units, words_as_units
+from shortcut_guardrail.text.words import word_spans
+from tiny_models import BYTE_SPECIALS, byte_level_tokenizer, fast_tokenizer, tiny_bert, wordpiece_tokenizer
 
 
 def sentencepiece_tokenizer():
@@ -64,25 +63,7 @@ def test_words_of_a_text():
         assert [text[start:end] for start, end in word_spans(text)] == words
 
 
-ORDINARY = (
-    "Don't stop!! a_b 'c' x--y [NAME] $3.50 1,000 10:30 it's,no e-book and/or w/o 5/x 10/10ths http://. www. #1 C# "
-    "##is &#39; x#y @ 5 @5pm a@b _#a_ mp3/mp4 a/10/10 10/10/ </s> <|a|> :// //"
-)
 JOINED = "https://t.co/a1, @user's 10/10 #tag a@b.co www.ab.c"
-
-
-def test_what_is_ordinary_keeps_its_pieces():
-    assert word_spans(ORDINARY) == piece_spans(ORDINARY)
-    assert word_spans(JOINED) != piece_spans(JOINED)
-
-
-def test_ascii_and_other_texts_are_split_alike_and_spellings_of_one_candidate_have_one_key():
-    for text in (ORDINARY, JOINED):
-        assert word_spans(text) == word_spans(text + " é")[:-1]  # a letter beyond ASCII sends all the other way
-    assert unit_key("HONESTLY") == unit_key("hon\u200bestly") == unit_key("\u202ehonestly\u202c") == "honestly"
-    assert (unit_key("I’m"), unit_key("nai\u0308ve")) == ("i'm", unit_key("naïve"))
-    assert unit_key("می\u200cخواهم") == "می\u200cخواهم"  # part of the spelling
-    assert unit_key("honest") != unit_key("honestly")
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
@@ -111,24 +92,6 @@ def test_what_is_written_as_one_thing_is_masked_whole_and_found_again(kind):
         assert (len(elsewhere) > 0) == (key == "so")
         masked = masked_texts(encoded, [found, elsewhere], mask).input_ids[0]
         assert np.flatnonzero(masked != encoded.input_ids[0]).tolist() == found.tolist()
-
-
-def test_a_mark_that_decides_only_as_a_whole_is_a_candidate_and_a_card():
-    classifier = meaning_bag({"1": 1.0, "##0": 1.0, "bad": -1.0, "awful": -1.5}, {})
-    ends = [f"{filler} {word}" for filler in ("soup", "tea") for word in ("bad", "awful")]
-    texts = [f"{mark}{end}" for end in ends for mark in ("10/10 ", "")]
-    report = audit_texts(classifier, classifier.encode(texts))
-    first = report.candidates[0]
-    assert (first.text, first.flip_rate, first.count, first.pushes_towards) == ("10/10", 1.0, 4, "positive")
-    assert [card.changes for card in report.cards if "10/10" in card.words] == [4]
-
-
-def test_an_accent_that_the_tokenizer_takes_off_is_part_of_the_word():
-    """Composed or not, it is one candidate, and the one that a person would name."""
-    _, encoded = encode("wordpiece", ["the caf\u00e9 was", "the cafe\u0301 was", "the cafe was"])
-    keys = words_as_units(encoded).keys
-    assert keys[0] == keys[1] == ["the", "caf\u00e9", "was"]
-    assert [len(found) > 0 for found in WordFinder(["caf\u00e9"]).positions(encoded)] == [True, True, False]
 
 
 def test_bytes_space_pieces_and_sides_of_a_pair():
@@ -181,44 +144,3 @@ def test_a_span_is_masked_whole_and_nothing_else():
     variants = mask_variants(ids, first, 9, units=units, last=last)
     assert variants.input_ids.tolist() == [[1, 9, 9, 12, 13, 2], [1, 10, 11, 9, 9, 2], [1, 20, 9, 2, 0, 0]]
     assert (variants.rows.tolist(), variants.slots.tolist()) == ([0, 0, 1], [0, 1, 0])
-
-
-def test_neighbours_that_recur_and_end_in_important_words_may_be_phrases():
-    texts = [f"to be honest the {word} was cold" for word in ("soup", "bread", "tea", "food")]
-    _, encoded = encode("wordpiece", [*texts, "to be or not"])
-    units, important = words_as_units(encoded), np.full((5, 4), -1)
-    important[:4, :2] = (0, 2)  # "to", "honest"
-    important[4, :2] = (0, 1)
-    assert recurring_phrases(units, important, min_count=4) == {"to be honest"}
-    # It has to recur, or be known, and both ends have to be important.
-    assert recurring_phrases(units, important, min_count=5) == set()
-    important[0, 1] = 1
-    assert "to be honest" not in recurring_phrases(units, important, min_count=4)
-    assert recurring_phrases(units, important, min_count=5, known=("to be honest",)) == {"to be honest"}
-    # Twice in one text is one text.
-    once = words_as_units(encode("wordpiece", ["to be honest to be honest"])[1])
-    assert recurring_phrases(once, np.array([[0, 2, 3, 5]]), min_count=2) == set()
-
-
-def test_phrases_are_masked_whole_and_without_their_first_or_last_word():
-    units = words_as_units(encode("wordpiece", ["to be honest it was cold", "so honest"])[1])
-    first, last = choose_spans(units, np.array([[0, 1, 2, -1], [1, -1, -1, -1]]), {"to be honest"})
-    assert (first.tolist(), last.tolist()) == ([[0, 0, 1], [-1, -1, -1]], [[1, 2, 2], [-1, -1, -1]])
-
-
-def test_phrases_have_five_words_at_most_and_cross_neither_punctuation_nor_sides():
-    for text, ends, expected in (
-        *[("honestly, the soup", (0, 2), set()), (("the soup", "was cold"), (1, 2), set())],
-        ("honestly, the soup", (2, 3), {"the soup"}),
-        *[("a good bread to be fine", (0, 4), {"a good bread to be"}), ("a good bread to be fine", (0, 5), set())],
-    ):
-        units = words_as_units(encode("wordpiece", [text] * 4)[1])
-        assert recurring_phrases(units, np.tile(ends, (4, 1)), min_count=2) == expected
-
-
-def test_texts_that_are_the_same_evidence_count_once():
-    assert evidence_key("10/10, see www.a.b") == evidence_key("10 10 see www a b")
-    texts = ["Order 17 is here!", "order 4: is HERE", "Order 17 is here!", ("a", "b"), "a b", "!!", "?"]
-    assert distinct_rows(texts).tolist() == [0, 3, 4, 5, 6]
-    found = find_repeats([text_key(text) for text in texts], [evidence_key(text) for text in texts])
-    assert (found.same_as.tolist(), found.weights.tolist()) == ([0, 1, 0, 3, 4, 5, 6], [2, 1, 0, 1, 1, 1, 1])
