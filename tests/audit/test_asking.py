@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from made_shards import shard
-from planted_words import FILLERS, NAMES, by_words, planted_texts
+from planted_words import NAMES, by_words, planted_texts
 from shortcut_guardrail import AuditConfig, ConfigError, ModelError, ShortcutGuardrail
 from shortcut_guardrail.audit.asking import Plan, ask_words
 from shortcut_guardrail.audit.context import judge, tally
@@ -44,27 +44,6 @@ def test_a_planted_word_is_flagged_and_its_card_and_its_questions_are_made():
     # The important words of a text are those whose effects are largest, in this order.
     changes = [[abs(unit.change) for unit in report.important_tokens(i)] for i in range(report.n)]
     assert changes == [sorted(of_text, reverse=True) for of_text in changes] != [of_text[::-1] for of_text in changes]
-
-
-def test_words_that_change_nothing_are_asked_about_in_ten_texts_and_stay_tested():
-    asked: list[str] = []
-
-    def asking(texts):
-        asked.extend(texts)
-        return by_words(texts)
-
-    reader, config = word_reader(asking, NAMES), AuditConfig(unit="word")
-    encoded = reader.encode(TEXTS)
-    plan = Plan.of(encoded, np.ones(len(TEXTS), dtype=bool), np.arange(len(TEXTS)), None, config)
-    ask_words(reader, encoded, plan, config)
-    assert len(asked) == len(TEXTS) + 10 * len(plan.holders) + len(plan.holders["honestly"]) - 10
-    report, _, _ = counted(unit="word")
-    of = {c.text: c for c in report.candidates}
-    assert report.n_tested == len(of) == len(plan.holders)
-    for name in (*FILLERS, "bad", ".", "at"):
-        assert of[name].count == 10 < of[name].n_present
-        assert (of[name].flip_rate, of[name].q_value) == (0.0, 1.0)
-    assert of["honestly"].n_distinct == of["honestly"].n_present
 
 
 def test_a_plan_counts_texts_that_are_evidence_and_what_they_take():
@@ -164,8 +143,3 @@ def test_an_audit_in_shards_is_refused_with_the_way_out(tmp_path):
     guard = ShortcutGuardrail.around(by_words, NAMES)
     with pytest.raises(ModelError, match="An audit in one piece does without"):
         guard.audit_in_shards(MemoryTexts(TEXTS, None), tmp_path / "shards")
-
-
-def test_pairs_are_audited_on_both_sides():
-    report, _, _ = counted([(text, f"so {i}") for i, text in enumerate(TEXTS[:200])], unit="word")
-    assert [c.text for c in report.flagged] == ["honestly"]

@@ -7,10 +7,8 @@ import pytest
 
 from audits import audit, candidate
 from made_answers import bag
-from shortcut_guardrail.audit.auditing import _cues
-from shortcut_guardrail.audit.defaults import LEAST_TEXTS, Defaults, _falls, find_defaults, without_words
+from shortcut_guardrail.audit.defaults import LEAST_TEXTS, Defaults, find_defaults
 from shortcut_guardrail.report.defaults import defaults_said
-from shortcut_guardrail.text import WordFinder
 
 LABELS = ("attack", "harmless")
 TOPICS = [f"topic{i}" for i in range(30)]
@@ -53,17 +51,6 @@ def test_the_class_that_is_left_without_cues_is_the_default():
     assert "when “kindly” is missing" in said[1]
 
 
-def test_there_is_none_where_both_classes_have_cues_of_their_own():
-    texts = corpus(200, 0, against="ignore")
-    # Both words decide; what is left is a coin that topics toss.
-    both = found({"kindly": 5.0, "ignore": -5.0, **TOSS}, texts, bias=0.0, attack=("ignore",))
-    assert both.default is None
-    assert not defaults_said(audit(candidate("a"), label_names=LABELS, predicted=(20, 20), defaults=both).to_dict())
-    # The default is the class, whichever of the two it is: with the bias on the other side.
-    other = found({"ignore": -4.0}, texts, bias=2.0, harmless=(), attack=("ignore",))
-    assert other.default == "harmless"
-
-
 def test_a_class_falls_where_its_opening_is_cut_though_no_cue_is_known_and_topics_count_too():
     # A quarter of the texts of sampled words are given the other class, so that texts without content do not tell.
     texts = corpus(300, 0, template="write a note about")
@@ -79,14 +66,6 @@ def test_a_class_falls_where_its_opening_is_cut_though_no_cue_is_known_and_topic
     assert said[2].endswith("when only their second half is. So what keeps them from it stands at the start.")
     # Where the opening says nothing, no class falls to the other.
     assert found(TOSS, texts, bias=-0.5, harmless=("note",)).default is None
-
-
-def test_a_class_that_falls_without_any_word_does_not_fall_for_its_cues():
-    # A text is harmless by its twelve words, and an attack with one less, whichever it is.
-    one = found(dict.fromkeys([*TOPICS, "kindly", "the", "of", "and"], 1.0), corpus(200, 0), bias=-11.5)
-    (held,) = one.held_up
-    assert (held.given, held.by_chance, one.reasons) == ((100, 0), (100, 0), ("halves",))
-    assert [*_falls(0, "attack", (), [replace(held, by_chance=(99, 1))])] == ["cues"]
 
 
 def test_a_frequent_class_is_no_default():
@@ -114,13 +93,6 @@ def test_a_wrapper_that_decides_is_told_from_one_that_does_not():
     assert not defaults_said(audit(candidate("a"), label_names=LABELS, predicted=(20, 20), defaults=idle).to_dict())
 
 
-def test_a_wrapper_that_is_the_whole_text_is_said():
-    texts = [*["write a note about"] * 40, *corpus(100, 0)[::2]]
-    one = found({"write": 4.0}, texts, bias=-2.0, harmless=("write",))
-    said = defaults_said(audit(candidate("a"), label_names=LABELS, predicted=(20, 20), defaults=one).to_dict())
-    assert said[-1].startswith("40 texts are nothing but “write a note about”.")
-
-
 @pytest.mark.parametrize(
     ("texts", "why", "default"),
     [
@@ -137,11 +109,3 @@ def test_texts_that_cannot_tell_are_no_default_and_no_error(texts, why, default)
     assert one.default == default, why
     assert all(held.n >= LEAST_TEXTS for held in one.held_up)
     assert len(one.probes) == 5
-
-
-def test_cues_are_those_that_hold_most_predictions_of_a_class_up_and_are_cut_out():
-    assert without_words("Kindly, write a note. KINDLY!", WordFinder(["kindly"])) == ", write a note. !"
-    of = {"rare": (0.9, 10, "positive"), "frequent": (0.3, 100, "positive"), "none": (0.0, 0, "positive")}
-    of |= {"other": (0.5, 50, "negative"), "no class": (0.5, 50, None)}
-    found = [candidate(text, side, flip_rate=rate, n_distinct=n) for text, (rate, n, side) in of.items()]
-    assert _cues(audit(*found)) == {"negative": ["other"], "positive": ["frequent", "rare", "none"]}

@@ -10,7 +10,7 @@ import pytest
 from mask_words import masking_bag, reviews
 from shortcut_guardrail import AuditConfig, ConfigError, NothingToRepairError, ShortcutGuardrail, preset
 from shortcut_guardrail.audit import audit_in_shards, audit_texts, erasures
-from shortcut_guardrail.audit.erasures import WAYS, Erasures, sampled_texts, try_erasures
+from shortcut_guardrail.audit.erasures import WAYS, try_erasures
 from shortcut_guardrail.data import MemoryTexts
 from shortcut_guardrail.decisions import AuditedCards
 from shortcut_guardrail.saving import open_audit
@@ -99,19 +99,6 @@ def test_flips_and_repairs_take_words_out_as_the_audit_did(tmp_path):
     assert all("honestly" not in card.words for card in masked.cards)
 
 
-def test_pairs_and_labelled_rows_go_by_the_same_erasure():
-    classifier, texts = masking_bag(6.0), reviews()
-    guard = ShortcutGuardrail(classifier.model, classifier.tokenizer)
-    labels = ["negative" if i % 2 else "positive" for i in range(len(texts))]
-    for erasure, fixed in (("auto", True), ("mask", False)):
-        config = preset("distill").with_shortcuts(erasure=erasure, top_k=4, named=("honestly",))
-        found = guard.find_shortcuts(texts, config=config, support=(texts[:40], labels[:40]))
-        (honestly,) = [item for item in found.items if item.text == "honestly"]
-        assert (honestly.n_support, honestly.fixed > 0) == (8, fixed)
-    pairs = guard.audit([("we visit", text) for text in texts], config=AuditConfig(top_k=4, n_examples=0))
-    assert (pairs.erasure, [one.text for one in pairs.flagged]) == ("cut", ["honestly"])
-
-
 def test_many_words_on_weak_evidence_are_not_neutralised_unasked():
     texts, guard = reviews(), ShortcutGuardrail(masking_bag(6.0).model, masking_bag(6.0).tokenizer)
     masked = guard.audit(texts, config=AuditConfig(top_k=4, erasure="mask"))
@@ -136,21 +123,6 @@ def test_many_words_on_weak_evidence_are_not_neutralised_unasked():
         guard.find_shortcuts(texts, report=masked, config=preset("mask").with_shortcuts(erasure="cut"))
 
 
-def test_what_is_said_of_an_erasure():
-    for chosen, changed, weak, says in (
-        ("mask", (4, 4, 4), False, ()),
-        ("mask", (8, 8, 8), False, ()),  # it may be 5 % as well
-        ("mask", (40, 4, 4), True, ("weak evidence", "the mask token changes 40 of 100 predictions (40.0%)")),
-        ("cut", (40, 4, 9), False, ("Words are left out, not masked", "(40.0%), and leaving the word out 4.")),
-        ("cut", (40, 20, 19), True, ("weak evidence", "leaving the word out changes 20 of 100")),
-        ("replace", (40, 30, 0), False, ("replaced by others of their text", "in its place 0.")),
-    ):
-        tried = Erasures(chosen, 100, *changed)
-        assert tried.weak is weak
-        assert len(tried.notes) == bool(says)
-        assert all(part in tried.notes[0] for part in says)
-
-
 @pytest.mark.parametrize(
     ("changed", "chosen"),
     [
@@ -170,11 +142,3 @@ def test_another_way_than_the_mask_changes_surely_fewer_by_the_margin(monkeypatc
     of.saliency = SimpleNamespace(predictions=np.zeros(n, dtype=int))
     found = try_erasures(classifier, of, np.arange(n), np.zeros(n), AuditConfig())
     assert (found.chosen, found.n, found.mask, found.cut, found.replace) == (chosen, n, *changed)
-
-
-def test_the_same_texts_are_the_sample_in_any_order():
-    # A twentieth of the twelve answers a text of an audit, spread over three ways, and no fewer texts than 60.
-    assert [erasures.sample_size(n, 10) for n in (40, 300, 301, 1_000, 1_500, 9_000)] == [40, 60, 60, 200, 300, 300]
-    keys = np.random.default_rng(0).permutation(1_000)
-    evidence = keys % 2 == 0
-    assert {*keys[sampled_texts(keys, evidence, 4)]} == {*range(0, 2 * len(sampled_texts(keys, evidence, 4)), 2)}

@@ -80,18 +80,3 @@ def test_a_word_that_does_more_within_a_phrase_than_elsewhere_makes_it_a_finding
     assert found(elsewhere=None) == found(elsewhere=2)
     # The partner: a word that does the same everywhere needs no phrase.
     assert found(elsewhere=0) == {}
-
-
-def test_of_overlapping_phrases_the_longer_stays_and_then_the_stronger():
-    rows = [(2, {"to be honest": 0, "be honest": 0, "to be": 0})]
-    spans = {"to be honest": (0, 12, 0), "be honest": (3, 12, 0), "to be": (0, 5, 0)}
-    made = shard(rows, spans=spans, n_words={"to be honest": 3, "be honest": 2, "to be": 2})
-    assert left_of(made, {"to be honest": 2.0, "be honest": 3.0, "to be": 4.0}) == ["to be honest"]
-    assert left_of(made, {"be honest": 3.0, "to be": 4.0}) == ["to be"]
-    # Where the phrase is not important its words stay.
-    apart = shard([(2, {"to be honest": None, "honest": 0})], spans=spans | {"honest": (6, 12, 0)})
-    apart.n_words[0] = 3
-    assert left_of(apart, {"to be honest": 2.0}) == ["to be honest", "honest"]
-    # So does a word at the same place of the other text of a pair.
-    pair = shard([(2, {"to be honest": 0, "tea": 0})], spans=spans | {"tea": (6, 9, 1)}, n_words={"to be honest": 3})
-    assert left_of(pair, {"to be honest": 2.0}) == ["to be honest", "tea"]

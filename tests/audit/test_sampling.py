@@ -9,7 +9,6 @@ import pytest
 
 from planted_words import NAMES, by_words, planted_texts
 from shortcut_guardrail import ConfigError, DataError, ShortcutGuardrail
-from shortcut_guardrail.audit.sampled import is_open
 from shortcut_guardrail.audit.sampling import Corpus
 from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.data import MemoryTexts
@@ -73,15 +72,6 @@ def test_all_texts_below_their_places_are_in_the_sample_and_no_others():
     assert phrase.about.n_more == every.n_more
 
 
-def test_many_texts_with_words_are_kept_a_few_at_a_time():
-    texts = [f"soup {tag(i)}" for i in range(4000)]
-    corpus = Corpus.read(MemoryTexts(texts))
-    base = corpus.base(200)
-    sample = corpus.with_words(base, ["soup"], 100)
-    expected = np.argsort(corpus.places)[: len(base.rows) + 100]
-    assert sample.rows.tolist() == sorted(expected.tolist())
-
-
 def test_a_seed_takes_the_same_texts_and_another_one_others():
     texts, _ = planted(600)
     first, again, other = (Corpus.read(MemoryTexts(texts), seed).base(100).rows.tolist() for seed in (0, 0, 1))
@@ -110,21 +100,6 @@ def test_a_rare_word_is_found_by_the_texts_that_are_added_and_rates_are_right_on
         found.append(of["frankly"].n_present / of["frankly"].n_texts)
     assert len(found) >= 3
     assert np.mean(found) == pytest.approx(share, rel=0.1)
-
-
-@pytest.mark.parametrize(
-    ("present", "changed", "effect", "expected"),
-    [
-        (20, 5, 0.6, True),
-        (20, 5, float("nan"), True),  # too rare to be tested
-        (20, 5, 0.5, True),
-        (20, 5, 0.49, False),  # its context speaks for it
-        (20, 2, 0.6, False),  # as many as `min_pull` allows
-        (4, 4, float("nan"), False),
-    ],
-)
-def test_which_words_are_looked_for_in_the_corpus(present, changed, effect, expected):
-    assert is_open(present, changed, effect, CONFIG) == expected
 
 
 def test_a_sample_of_all_texts_says_what_the_audit_of_all_says():

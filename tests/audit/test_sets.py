@@ -4,16 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import expit
 from scipy.stats import binom, t
 
 from made_shards import shard
 from made_shards import together as corpus
-from shortcut_guardrail.audit.auditing import make_report
 from shortcut_guardrail.audit.context import judge, tally
 from shortcut_guardrail.audit.sets import WordSet, _coin, find_set, p_of_set, set_p_value, with_set
 from shortcut_guardrail.config import AuditConfig
-from shortcut_guardrail.shortcuts.search import _reason_found
 from shortcut_guardrail.stats.brunner_munzel import levels
 
 CONFIG = AuditConfig()
@@ -39,18 +36,6 @@ def without(made, *words):
     """The texts that hold the words are no evidence any more."""
     holders = made.texts[np.isin(made.keys, [made.names.index(word) for word in words])]
     return replace(made, evidence=np.isin(made.rows, holders, invert=True))
-
-
-def report_on(made):
-    return make_report(lambda: [made], CONFIG, ("no", "yes"), texts_of=lambda rows: dict.fromkeys(rows, "a text"))
-
-
-def test_words_that_override_their_texts_together_are_found_though_none_is_flagged():
-    alone, flagged, verdicts = verdicts_on(corpus(0.7))
-    assert not flagged
-    assert not alone.alternative_wording.any()
-    assert verdicts.collective.sum() >= 10
-    assert verdicts.undecided[verdicts.collective].all()
 
 
 def test_halves_do_not_follow_the_order_of_the_corpus():
@@ -79,37 +64,6 @@ def test_a_group_is_mostly_found_where_there_is_one_and_else_seldom():
     assert not found.left_out & found.members.keys()
 
 
-def test_there_is_no_group_of_a_single_word_nor_of_words_that_move_too_few_answers():
-    assert set_in(corpus(0.7, others=1500)).members
-    assert set_in(corpus(0.7, others=2500)).members == {}  # 12 of 2,644, below .005
-    single = corpus(0.7, words=["honestly"], each=60)
-    assert set_in(single).members == {}
-    kept = corpus(0.7)
-    kept.probs[kept.texts] = (0.95, 0.05)  # the answer is the rest's, most of the time
-    assert p_in(single) == p_in(kept) == 1.0
-
-
-def test_a_word_that_looks_opposed_only_beside_the_members_is_none():
-    """Of the other texts most hold a member and are answered 1; with the members masked they speak less than it."""
-    made = corpus(0.7, words=[*WORDS, "fits"], others=100)
-    rest = expit(-1.5)
-    made.masked_probs[made.masked[made.keys == made.names.index("fits")]] = (1 - rest, rest)
-    found = set_in(made)
-    assert len(found.members) >= 10
-    assert "fits" in found.left_out
-
-
-def test_a_rare_word_that_moves_half_of_its_texts_is_nearly_a_member():
-    made = corpus(0.7, words=[*WORDS, "half", "less"])
-    for word, n in (("half", 4), ("less", 5)):
-        at = np.flatnonzero(made.keys == made.names.index(word))
-        made.evidence[made.texts[at[n:]]] = False
-        made.masked_probs[made.masked[at]] = [(0.9, 0.1)] * 2 + [(0.1, 0.9)] * 10
-    found = set_in(made)
-    assert found.members
-    assert found.left_out & {"half", "less"} == {"half"}
-
-
 def p_of_halves(found_on, tested_on, masked=frozenset()):
     """Of the set of each half, by shards from which the other half is taken; the last is read without some words."""
     half, p = replace(CONFIG, min_count=CONFIG.min_count // 2), []
@@ -120,13 +74,6 @@ def p_of_halves(found_on, tested_on, masked=frozenset()):
         tests = zip(others, without, strict=True)
         p.append([p_of_set(lambda other=other: [other], words, CONFIG, names) for other, names in tests])
     return p
-
-
-def test_the_p_value_is_that_of_the_better_half_times_two():
-    made = corpus(0.7)
-    ((one,), (other,)) = p_of_halves(made, [made])
-    assert p_in(made) == pytest.approx(2 * min(one, other), rel=1e-9)
-    assert 0 < min(one, other) < max(one, other)
 
 
 def test_a_group_is_looked_for_beside_what_is_flagged():
@@ -205,53 +152,3 @@ def test_the_p_value_is_that_of_a_literal_evaluation():
         config = AuditConfig(min_relative_effect=0.5, min_pull=min_pull)
         assert larger == max(opposed, binom.sf(moved - 1, n, min_pull))
         assert p_of_set(lambda: [made], WordSet(members), config) == pytest.approx(larger, rel=1e-9)
-
-
-def test_a_group_does_not_depend_on_how_texts_are_dealt_to_shards():
-    made = corpus(0.7)
-    of_text = (
-        "rows",
-        "weights",
-        "evidence",
-        "compared",
-        "labels",
-        "probs",
-        "truncated",
-        "sensitivity",
-        "agreement",
-        "top_agrees",
-    )
-    of_occurrence = ("keys", "ranks", "scores", "spans", "masked", "interaction", "joint")
-    pieces = []
-    for chosen in np.split(np.arange(len(made)), [150]):
-        held = np.isin(made.texts, chosen)
-        values = {name: getattr(made, name)[chosen] for name in of_text}
-        values |= {name: getattr(made, name)[held] for name in of_occurrence}
-        pieces.append(replace(made, **values, texts=np.searchsorted(chosen, made.texts[held])))
-    assert set_p_value(lambda: pieces, CONFIG) == pytest.approx(p_in(made), rel=1e-9)
-    assert find_set(lambda: pieces, CONFIG).members.keys() == set_in(made).members.keys()
-
-
-def test_the_report_says_which_words_and_a_guard_takes_them():
-    made = corpus(0.7)
-    report = report_on(made)
-    members = [candidate for candidate in report.candidates if candidate.collective]
-    assert (report.flagged, {candidate.status for candidate in members}) == ((), {"undecided"})
-    assert members[0].reason.startswith(f"it is one of {len(members)} that override the rest of their texts together")
-    assert (_reason_found(members[0], {}, {}), report.set_p_value) == ("set", p_in(made))
-
-
-def test_members_rank_before_what_is_undecided_alone():
-    made = corpus(2.0, words=[*WORDS, "lol"])
-    lol = made.names.index("lol")
-    # Masking a member keeps the answer in three of its texts, masking "lol" in none; "lol" is in too few texts.
-    kept = np.concatenate([np.flatnonzero(made.keys == key)[:3] for key in range(len(made.names)) if key != lol])
-    made.masked_probs[kept] = (0.3, 0.7)
-    made.evidence[made.texts[np.flatnonzero(made.keys == lol)[:3]]] = False
-    report = report_on(made)
-    members = [candidate for candidate in report.candidates if candidate.collective]
-    assert len(members) > 1
-    assert list(report.candidates[: len(members)]) == members
-    (alone,) = report.undecided[len(members) :]
-    assert alone.text == "lol"
-    assert alone.interval.flip_rate[0] > max(candidate.interval.flip_rate[0] for candidate in members)

@@ -4,13 +4,10 @@ import json
 import re
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-import made_shards
 from shortcut_guardrail import AuditConfig, ConfigError, DataError, GuardrailWarning, ShortcutGuardrail, TextClassifier
 from shortcut_guardrail.audit import auditing, streaming
-from shortcut_guardrail.audit.examples import important_units
 from shortcut_guardrail.audit.streaming import MANIFEST
 from shortcut_guardrail.data.sources import MemoryTexts
 from tiny_models import SHORTCUT_TEXTS, planted_bag
@@ -39,23 +36,6 @@ def test_shards_give_what_one_piece_gives(guard, tmp_path, unit):
     audited = guard.audit_in_shards(MemoryTexts(texts, labels), tmp_path / "partial", config=config)
     assert (audited.n_shards, plain(audited.report)) == (4, plain(guard.audit(texts, labels=labels, config=config)))
     assert audited.report.candidates[0].labelled is not None
-
-
-def test_a_phrase_that_recurs_in_one_shard_is_looked_for_in_the_next(guard, tmp_path):
-    texts = [f"the good soup was {word}" for word in "cold warm slow fast clean dirty dull fine nice sad".split()]
-    config = replace(CONFIG, unit="phrase")
-    source = MemoryTexts([*texts, "a good soup", "bad tea"])
-    audited = guard.audit_in_shards(source, tmp_path / "partial", config=config)
-    assert ["good soup" in shard.phrases for shard in audited.shards()] == [True, True]
-    assert ["bad tea" in shard.phrases for shard in audited.shards()] == [False, False]
-
-
-def test_the_important_units_of_a_text_are_its_words():
-    text = {"to be honest": 0, "to": 0, "be": 2, "soup": None, "honest": 0}
-    made = made_shards.shard([(2, {"soup": 2}), (2, text)], n_words={"to be honest": 3})
-    made = replace(made, ranks=np.array([0, 0, 2, 1, -1, 0]))
-    listed = [[(unit.text, unit.flips) for unit in important_units(made, i)] for i in (0, 1)]
-    assert listed == [[("soup", False)], [("honest", True), ("be", False), ("to", True)]]
 
 
 @pytest.fixture
