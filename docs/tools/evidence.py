@@ -92,7 +92,8 @@ def results(name: str) -> Any:
         paths = [path for packed in ("", ".xz") for path in RESULTS.glob(name + packed)]
         found = [results(path.relative_to(RESULTS).as_posix().removesuffix(".xz")) for path in sorted(paths)]
     else:
-        found = _read(RESULTS / name) if any((RESULTS / f"{name}{packed}").is_file() for packed in ("", ".xz")) else None
+        there = any((RESULTS / f"{name}{packed}").is_file() for packed in ("", ".xz"))
+        found = _read(RESULTS / name) if there else None
     if not found:
         raise LookupError(f"there is no results/{name}; name a committed file under results/")
     return found
