@@ -74,20 +74,6 @@ def test_texts_are_asked_about_until_they_decide(file):
     assert review.state()["follows"][W0]["how"] == "reliance removed (texts: shortcut, 8 fixed, 0 broken of 8)"
 
 
-def test_the_other_answer_is_legitimate_and_what_tells_nothing_stays_open(file):
-    answer_texts(say(session(file), "unsure", "keep", "keep"), "positive")
-    assert cards_in(file)["w0"]["decision"] == "keep"
-    other = say(session(file.with_name("other.json")), "unsure", "keep", "keep")
-    # Of the 17 that the card does not show, with seven left no answer can decide it any more.
-    assert len(answer_texts(other, "unclear")) == 10
-    card = cards_in(other.file)["w0"]
-    assert (card["outcome"], card["unclear"], card.get("decision")) == ("open", 10, None)
-    assert other.state()["progress"] == {"answered": 10, "open": 0, "least": 0, "most": 0, "lost": 1}
-    line = other.state()["follows"][W0]["line"]
-    assert line == "not sure. Its texts leave it open, so the audit decides: left as it is, nothing changes."
-    assert other.state()["end"]["cards"][0]["decision"] == "unsure"
-
-
 def test_what_is_asked_does_not_tell_the_card_and_was_not_shown(file):
     review = say(session(file), "unsure", "unsure", "unsure")
     question, asked = review.state()["question"], review.questions.asked
@@ -95,15 +81,6 @@ def test_what_is_asked_does_not_tell_the_card_and_was_not_shown(file):
     assert {question.option_a for question in asked} == {"positive", "negative"}  # in random order
     shown = {"".join(p for p, _ in e["excerpt"][0]) for card in DECK.shown.values() for e in card["examples"]}
     assert len({question.text for question in asked} - shown) == len(asked) == 51
-
-
-def test_fewer_than_eight_texts_are_not_asked_about(file):
-    decks = {n: make_deck(to_review(1, n_flips=n).to_dict()) for n in (7, 8)}
-    few, enough = (say(Session(decks[n], file.with_name(f"{n}.json"), "anna"), "unsure").state() for n in decks)
-    assert (few["question"], few["end"]["cards"][0]["decision"]) == (None, "unsure")
-    (follows,) = few["follows"].values()
-    assert follows["line"].startswith("not sure. Too few texts can be asked about to decide it, so the audit decides: ")
-    assert enough["question"]
 
 
 @pytest.mark.parametrize("given", [["negative"], ["negative", "positive", "unclear"]])
@@ -168,38 +145,6 @@ def test_several_people_and_their_agreement(file):
     assert said_of("w1", file) == [("anna", "keep"), ("ben", "remove_reliance")]
 
 
-def test_two_people_on_one_text_count_once_and_a_contradiction_is_unclear(file):
-    answer_texts(say(session(file, "anna"), "unsure", "keep", "keep"), "negative")
-    assert cards_in(file)["w0"]["decision"] == "remove_reliance"
-    answer_texts(say(session(file, "ben"), "unsure", "keep", "keep"), "positive")
-    card = cards_in(file)["w0"]
-    assert (card["fixed"], card["broken"], card["unclear"], card["outcome"]) == (0, 0, 8, "open")
-
-
-def line_of(review: Session, card: str = W0) -> str:
-    return review.state()["follows"][card]["line"]
-
-
-def test_what_the_audit_decides_is_said(file):
-    deck = make_deck(to_review(3).to_dict() | {"fit_would_take": [{"text": word} for word in ("w0", "w0s")]})
-    anna = say(Session(deck, file, "anna"), "unsure", "unsure")
-    audit = "the audit decides: reliance removed, 30 predictions."
-    asked = "You are asked about texts, after the word groups. If they leave it open,"
-    assert line_of(anna) == f"not sure. {asked} {audit}"
-    assert line_of(anna, W1).endswith("the audit decides: left as it is, nothing changes.")
-    answer_texts(anna, "unclear")
-    assert line_of(anna) == f"not sure. Its texts leave it open, so {audit}"
-    say(anna, "remove_reliance", "keep", "keep")
-    assert line_of(anna) == "reliance removed. 30 predictions would change: 30 from positive to negative."
-    ben = say(Session(deck, file, "ben"), "keep", "keep")
-    assert line_of(ben) == f"kept. Somebody else said otherwise, so {audit}"
-    assert (line_of(ben, W1), cards_in(file)["w0"]["decision"]) == ("kept. Nothing changes.", "unsure")
-    row = ben.state()["follows"][W0]
-    assert (row["how"], row["n"]) == ("people differ; the audit decides: reliance removed", 30)
-    say(ben, "unsure")
-    assert "somebody else decides: reliance removed. 30 predictions would change" in line_of(ben)
-
-
 def test_decisions_by_hand_are_taken_up(file):
     by_hand = {"words": ["W0s", "w0"], "decision": "remove_reliance"}, {"words": ["zebra"], "decision": "keep"}
     file.write_text(json.dumps({"cards": by_hand}))
@@ -222,55 +167,8 @@ def written(file: Path, *cards: dict, **head) -> Path:
     return file
 
 
-def test_texts_that_judge_counted_stay_and_are_not_asked_again(file):
-    review = say(session(written(file, judged())), "unsure", "keep", "keep")
-    assert review.state()["question"] is None
-    card = cards_in(file)["w0"]
-    assert (card["fixed"], card["source"], card.get("decision")) == (7, "answers", None)
-    say(review, "remove_reliance")
-    card = cards_in(session(file).file)["w0"]
-    assert (card["fixed"], card["source"], card["decision"]) == (7, "person", "remove_reliance")
-    assert card["text_hashes"] == ["h"]
-
-
 SAID = {"judges": ["gemma"], "rule": "agreement", "fixed": 72, "broken": 16, "unanswered": 0, "bound": 0.68}
 SAID |= {"p_value": 0.001, "q_value": 0.01}
-
-
-def by_machine(outcome: str = "shortcut") -> dict:
-    card = {"id": W0, "words": ["w0"], "source": "machine", "second_model": SAID | {"outcome": outcome}}
-    return card | ({"decision": "remove_reliance"} if outcome == "shortcut" else {})
-
-
-JUDGES = [{"name": "gemma", "record": {"kind": "causal"}, "qualifications": [], "texts": 88}]
-
-
-def test_second_models_stand_apart_and_a_person_overrules_them(file):
-    review = session(written(file, by_machine(), judges=JUDGES, answers="a.jsonl"))
-    assert review.state()["opinions"] == {}
-    say(review, "unsure", "keep", "keep")
-    assert review.state()["opinions"] == {W0: "gemma, 72 : 16, agreement bound .68, shortcut"}
-    # Who is not sure leaves it to the second model, until texts are judged.
-    card = cards_in(file)["w0"]
-    assert (card["source"], card["decision"]) == ("machine", "remove_reliance")
-    assert (card["reviews"][0]["decision"], "; the second model decides: " in line_of(review)) == ("unsure", True)
-    assert review.state()["follows"][W0]["how"].endswith(" (by the second model)")
-    answer_texts(review, "positive")
-    card = cards_in(file)["w0"]
-    assert (card["source"], card["decision"], card["broken"]) == ("answers", "keep", 8)
-    say(review, "remove_reliance")
-    card = cards_in(session(file).file)["w0"]
-    assert (card["source"], card["decision"], card["second_model"]["fixed"]) == ("person", "remove_reliance", 72)
-    document = json.loads(file.read_text())
-    assert (document["judges"], document["answers"]) == (JUDGES, "a.jsonl")
-    assert Decisions.from_file(file).cards[0].said.endswith("agreement bound .68, shortcut")
-
-
-def test_an_open_second_model_decides_nothing(file):
-    review = say(session(written(file, by_machine("open"))), "unsure")
-    assert (cards_in(file)["w0"]["source"], cards_in(file)["w0"]["decision"]) == ("person", "unsure")
-    answer_texts(review, "unclear")
-    assert cards_in(file)["w0"]["second_model"]["outcome"] == "open"
 
 
 def test_a_second_model_that_is_asked_meanwhile_is_taken_up(file):

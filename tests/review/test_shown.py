@@ -1,12 +1,11 @@
 """What is put before a person: which cards, which three texts, and what stands around the words."""
 
 import os
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from audits import candidate, card, labelled, to_review
+from audits import card, to_review
 from shortcut_guardrail.cards import Flip
 from shortcut_guardrail.errors import DataError
 from shortcut_guardrail.review.shown import MOST_CARDS, fit_command, is_punctuation, make_deck
@@ -44,106 +43,6 @@ def test_at_most_ten_cards_most_changeable_first():
     assert not is_punctuation([".net"])
     with pytest.raises(DataError, match="has no word group to decide"):
         make_deck(to_review(0).to_dict())
-
-
-def test_shown_texts_are_of_different_topics_and_are_not_asked_about():
-    like = [f"the book about cats and dogs, page {i}" for i in "abcdefghi"]
-    shown, asked = seen(*like, "a book of cold weather reports", "no book repairs engines")
-    assert {9, 10} < rows_of(shown)
-    assert (len(shown["examples"]), len(asked)) == (3, 8)
-    assert not rows_of(shown) & {flip.row for flip in asked}
-    shown, _ = seen("the long text of a book about cats", "a book of dogs")
-    assert [one["row"] for one in shown["examples"]] == [1, 0]  # that which is read fastest comes first
-    # Nor about another card.
-    both = flips(*(f"a book and a tea, {i}" for i in "abcdefghi"))
-    deck = deck_of(card("book", flips=both), card("tea", flips=both))
-    (row,) = set().union(*map(rows_of, deck.shown.values()))
-    assert all(row not in {flip.row for flip in of_card} for of_card in deck.flips.values())
-
-
-def test_eight_texts_stay_to_be_asked_about():
-    texts = [f"a book on {word}" for word in "cats dogs cars tea snow rain birds bees sand salt ice iron".split()]
-    for n, shown in ((7, 3), (8, 0), (9, 1), (10, 2), (11, 3), (12, 3)):
-        one, left = seen(*texts[:n], changes=n)
-        assert (len(one["examples"]), len(left), one["asks"]) == (shown, n - shown, n > 7)
-        assert any("Texts cannot decide it" in sentence for sentence in one["evidence"]) == (n < 8)
-        assert not any("Too few of its texts" in sentence for sentence in one["evidence"])
-    # Another card leaves a card its texts.
-    both = [f"a book and a tea, {i}" for i in "abcdefgh"]
-    more = flips(*both, *(f"the book of {i}" for i in "abcd"))
-    deck = deck_of(card("book", flips=more), card("tea", flips=flips(*both)))
-    assert list(map(len, deck.flips.values())) == [9, 8]
-
-
-def test_texts_whose_answer_stays_are_shown_where_flips_are_scarce():
-    report = to_review(1, n_flips=8).to_dict()
-    stays = {"text_pair": None, "label": "positive", "masked_label": "positive"}
-    rows = *range(2), *range(900, 905)
-    report["candidates"][0]["examples"] = [{"text": f"a w0 day {i}", "index": i, **stays} for i in rows]
-    deck = make_deck(report)
-    (shown,) = deck.shown.values()
-    # Rows 0 and 1 are flips: they are asked about.
-    found = [(one["row"], one["before"], one["after"]) for one in shown["examples"]]
-    assert found == [(row, "positive", "positive") for row in (900, 901, 902)]
-    assert [len(of_card) for of_card in deck.flips.values()] == [8]
-
-
-def test_what_the_audit_does_with_a_card():
-    document = to_review(1).to_dict()
-
-    def unsure(**given):
-        (shown,) = make_deck(document | given).shown.values()
-        return shown["effects"]["unsure"]
-
-    def taken(*words):
-        return unsure(fit_would_take=[{"text": word} for word in words])
-
-    moved = "30 from positive to negative"
-    assert [tuple(one[key] for key in ("how", "changes", "n")) for one in (taken(), taken("W0"))] == [
-        ("not sure; the audit decides: left as it is", "none", 0),
-        ("not sure; the audit decides: reliance removed (“w0”)", "up to 30 predictions", 30),
-    ]
-    assert taken("w0", "w0s") == {
-        "how": "not sure; the audit decides: reliance removed",
-        "changes": f"30 predictions: {moved}",
-        "n": 30,
-        "line": "the audit decides: reliance removed, 30 predictions.",
-        "short": "the audit decides: 30 predictions",
-    }
-    for words, ends in ((["w0"], "negative. This also takes “w0s”."), (["w0", "w0s"], "to negative.")):
-        (shown,) = make_deck(document | {"fit_would_take": [{"text": word} for word in words]}).shown.values()
-        assert shown["effects"]["remove_reliance"]["line"].endswith(ends)
-    (shown,) = make_deck(document).shown.values()
-    assert [shown["effects"][said]["n"] for said in ("keep", "remove_reliance")] == [0, 30]  # and not all its texts
-    # An audit that does not say what `fit` would take.
-    document["candidates"][0]["flagged"] = True
-    assert "reliance removed (“w0”)" in unsure()["how"]
-
-
-def test_the_evidence_is_in_plain_words():
-    def evidence(**how):
-        report = to_review(0, cards=(card("book", "novel", flips=flips("a book"), **how),)).to_dict()
-        report["candidates"] = [asdict(candidate("book", labelled=labelled()))]
-        return make_deck(report).to_dict()["cards"][0]["evidence"]
-
-    assert evidence(status="flagged", flagged=("book", "novel"), changes=30) == [
-        "The audit flags “book”, “novel”: they override the rest of the text.",
-        "Without the words, their texts look less “positive” than other texts do, in 62% of comparisons (50% would "
-        "be chance).",
-        "By the labels at hand, masking “book” fixes 9 predictions and breaks 1.",
-        "Too few of its texts can be asked about here to decide it; the command `questions` asks about all 30.",
-    ]
-    assert evidence(status="flagged", flagged=tuple("abcdef"))[0].count("“") == 5
-    assert evidence(status="undecided")[0] == "The audit could neither flag nor clear it."
-    assert evidence()[0] == "The audit does not flag it."
-    assert "comparisons" not in evidence(relative_effect=float("nan"))[1], "every text holds one of the words"
-    assert evidence(changes=7)[-1] == "Texts cannot decide it: fewer than 8 predictions change."
-
-
-def test_the_commonest_neighbours():
-    shown, _ = seen("this book is", "this book was", "This BOOK", "a book is", "a book", "book", "(this) book")
-    assert shown["patterns"] == [{"text": "this book", "texts": 3}, {"text": "a book", "texts": 2}]  # and "book is"
-    assert seen("this book was", "a book is")[0]["patterns"] == [], "what occurs once is no pattern"
 
 
 def test_words_are_marked_and_long_texts_cut_around_them():
