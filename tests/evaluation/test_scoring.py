@@ -2,16 +2,14 @@
 
 import json
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from shortcut_guardrail import ConfigError, DataError, GuardrailWarning, ShortcutGuardrail, TextClassifier, preset
-from shortcut_guardrail.evaluation import at_threshold_of, by_shortcut, sampled_rows, score, shortcut_tokens
+from shortcut_guardrail import ConfigError, ShortcutGuardrail, TextClassifier, preset
+from shortcut_guardrail.evaluation import at_threshold_of, by_shortcut, sampled_rows, shortcut_tokens
 from shortcut_guardrail.stats import exact_interval
 from shortcut_guardrail.text import WordFinder
-from tiny_models import tiny_bert
 
 # "honestly" (4) outweighs every other word, so the bag is right where it goes along with "positive".
 TEXTS = ["honestly good", "good soup", "honestly bad", "bad soup", "awful soup", "honestly great"]
@@ -114,24 +112,6 @@ def test_a_shortcut_in_no_text_is_named_and_names_no_group(guard, recwarn, texts
     assert (names, result.worst_group.name in names) == (GROUPS if grouped else ("negative", "positive"), True)
 
 
-def test_recall_and_chance(guard):
-    result = guard.evaluate(["honestly good the a", "the honestly so it"], [1, 1], shortcuts=["honestly"])
-    assert {k: r.recall for k, r in result.shortcut_token_recall.items()} == {1: 1.0, 3: 1.0, 10: 1.0}
-    assert [r.chance for r in result.shortcut_token_recall.values()] == pytest.approx([1 / 4, 3 / 4, 1.0])
-    told = {"recall": 1.0, "interval": list(exact_interval(2, 2)), "chance": pytest.approx(1 / 4), "n": 2}
-    assert result.to_dict()["shortcut_token_recall"]["1"] == told
-    # The partner: a word that carries no weight is not the most important.
-    other = guard.evaluate(["honestly good the a", "honestly the so it"], [1, 1], shortcuts=["the"])
-    assert other.shortcut_token_recall[1].recall == 0.0
-    # One that occurs nowhere has none.
-    with pytest.warns(GuardrailWarning, match="^'nobody' stands in none of these 6 texts"):
-        nowhere = guard.evaluate(TEXTS, LABELS, shortcuts=["nobody"]).to_dict()["shortcut_token_recall"]
-    assert nowhere["3"] == {"recall": None, "interval": None, "chance": None, "n": 0}
-    # It is given up to k.
-    for top_k, ks in ((1, [1]), (2, [1, 2]), (3, [1, 3]), (5, [1, 3, 5])):
-        assert list(guard.evaluate(TEXTS, LABELS, shortcuts=["honestly"], top_k=top_k).shortcut_token_recall) == ks
-
-
 def test_a_phrase_is_recalled_by_its_content_words_alone(bag):
     classifier = TextClassifier(*bag)
     encoded = classifier.encode(["to be honest it was to be", "to it"])
@@ -145,33 +125,6 @@ def test_a_phrase_is_recalled_by_its_content_words_alone(bag):
         assert shortcut_tokens(cut, WordFinder(["honestly"])) == [tokens]
 
 
-def test_the_side_of_a_pair_that_is_searched_and_small_groups_are_warned_about(guard):
-    pairs = [("honestly good", "the soup"), ("good soup", "honestly"), ("the tea", "a tea")]
-    for where, n in (("text", 1), ("pair", 1), ("both", 2)):
-        result = guard.evaluate(pairs, [1, 1, 1], shortcuts=["honestly"], shortcut_in=where)
-        assert next(group for group in result.groups if group.name == "positive, with shortcut").n == n
-        assert result.shortcut_token_recall[1].recall == 1.0
-    with pytest.warns(GuardrailWarning) as caught:
-        guard.evaluate(["good"] * 30 + ["bad"], ["positive"] * 30 + ["negative"])
-    said = "Small groups: 'negative' (1 example). Read their accuracies with care."
-    assert [str(warning.message) for warning in caught] == [said], "30 are enough"
-
-
-def test_five_of_many_small_groups_are_named():
-    classifier = TextClassifier(*tiny_bert(n_classes=9))
-    encoded = classifier.encode(["good"] * 9)
-    with pytest.warns(GuardrailWarning, match=r"'LABEL_4' \(1 example\) and 4 more\. Read"):
-        score(encoded, np.arange(9), np.arange(9), classifier.label_names)
-
-
-def test_names_and_ids_are_the_same_labels(guard):
-    ids = [["negative", "positive"].index(label) for label in LABELS]
-    assert guard.evaluate(TEXTS, ids).to_dict() == guard.evaluate(TEXTS, LABELS).to_dict()
-    assert guard.evaluate(TEXTS, [1 - i for i in ids]).accuracy == pytest.approx(1 / 6)
-    with pytest.raises(DataError, match=r"^There must be one label for each text, but there are 6 texts and 5 labels"):
-        guard.evaluate(TEXTS, LABELS[:5])
-
-
 @pytest.mark.parametrize("n", range(5))
 def test_a_threshold_predicts_the_second_class_as_often_as_asked_for(n):
     logits = np.array([[0.0, 3.0], [0.0, -1.0], [0.0, 1.0], [0.0, -4.0]])
@@ -182,14 +135,3 @@ def test_a_threshold_predicts_the_second_class_as_often_as_asked_for(n):
     probs = 1 / (1 + np.exp(-logits[:, 1]))
     assert np.array_equal(ids, probs > threshold)
     assert at_threshold_of(np.array([[0.0, 1.0]] * 2 + [[0.0, 0.0]]), (2, 1))[0].sum() == 0  # fewer of equal ones
-
-
-def test_a_model_is_scored_at_the_threshold_of_another(guard):
-    plain = guard.evaluate(TEXTS, LABELS)
-    assert (plain.predicted, plain.threshold) == ((2, 4), None)
-    half = guard.evaluate(TEXTS, LABELS, like=replace(plain, predicted=(3, 3)))
-    assert (half.predicted, half.accuracy != plain.accuracy) == ((3, 3), True)
-    assert half.threshold > 0.5
-    assert guard.evaluate(TEXTS, LABELS, like=plain) == replace(plain, threshold=0.5)
-    with pytest.raises(ConfigError, match="6 texts there and 2 here"):
-        guard.evaluate(TEXTS[:2], LABELS[:2], like=plain)
