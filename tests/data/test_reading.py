@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import datasets
-from shortcut_guardrail.data import FileTexts, check_texts, label_ids, read_data, read_shortcuts_file
+from shortcut_guardrail.data import FileTexts, label_ids, read_data, read_shortcuts_file
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning
 
 
@@ -325,17 +325,6 @@ class TestHub:
 
 
 class TestLabelIds:
-    def test_names_then_ids_and_case_only_where_it_has_to_decide(self):
-        names, stars = ["negative", "positive"], ["1", "2", "3", "4", "5"]
-        assert label_ids(["positive", "negative"], names) == label_ids([" POSITIVE ", "negative"], names) == [1, 0]
-        assert (label_ids(["1", "0", "1"], names), label_ids([np.int64(1), 0], names)) == ([1, 0, 1], [1, 0])
-        assert (label_ids(["1", "5"], stars), label_ids([1, 4], stars)) == ([0, 4], [0, 3])
-        assert label_ids(["0", "4"], stars) == [0, 4]  # 0 is no name, so that all must be ids
-        assert label_ids(["us", "US"], ["US", "us"]) == [1, 0]
-        for label, names in (("Us", ["US", "us"]), ("us", ["us", "us "])):
-            with pytest.raises(DataError, match=f"has no label '{label}'"):
-                label_ids([label], names)
-
     def test_a_whole_number_is_the_label_of_the_integer_in_all_formats(self, write):
         rows = [{"text": "a", "label": 1.0}, {"text": "b", "label": 0.0}]
         pq.write_table(pa.Table.from_pylist(rows), "a.parquet")
@@ -352,42 +341,6 @@ class TestLabelIds:
             with pytest.raises(DataError, match=f"has no class id '{label[:50]}"):
                 label_ids(["0", label], ["bad", "good"])
 
-    def test_labels_that_the_model_does_not_have(self):
-        for labels, names, where, said in (
-            (
-                *[["positive", "postive"], ["negative", "positive"]],
-                {"source": "support.csv", "rows": [16, 17], "row_word": "line"},
-                "support.csv, line 17: the model has no label 'postive' (it has: negative, positive). "
-                "Did you mean 'positive'?",
-            ),
-            (
-                *(["x", "bad", "good", "x"], ["bad", "good"], {}),
-                "labels, positions 0 and 3: the model has no label 'x' (it has: bad, good).",
-            ),
-            (
-                *(["1", "2", "3"], ["bad", "so so", "good"], {"source": "a.csv", "rows": [2, 3, 4]}),
-                "a.csv, row 4: the model has no class id '3' (it has: 0 bad, 1 so so, 2 good). Class ids start at 0.",
-            ),
-            (
-                *(["bad", "good", "1"], ["bad", "good"], {}),
-                "labels, position 2: the model has no label '1' (it has: bad, good).\n"
-                "Write all labels as names or all as class ids, not a mixture.",
-            ),
-            (
-                *(["1.0", "nan", "0.0", None, float("nan")], ["bad", "good"], {"source": "a.csv", "rows": range(2, 7)}),
-                f"a.csv, rows 3 and 6: the label is missing (it says 'nan'). {FILL_ALL}\n"
-                f"a.csv, row 5: the label is missing. {FILL}",
-            ),
-            (
-                *(["None", "N/A", "x"], ["none", "some"], {}),
-                f"labels, position 1: the label is missing (it says 'N/A'). {FILL}\n"
-                "labels, position 2: the model has no label 'x' (it has: none, some).",
-            ),
-        ):
-            with pytest.raises(DataError) as caught:
-                label_ids(labels, names, **where)
-            assert str(caught.value) == said
-
     def test_many_unknown_labels_are_counted_and_some_values_are_none(self):
         with pytest.raises(DataError) as caught:
             label_ids([f"topic {number}" for number in range(9)], ["bad", "good"])
@@ -399,11 +352,6 @@ class TestLabelIds:
 
 
 class TestShortcutsFile:
-    def test_words_comments_and_blank_lines(self, write):
-        content = "\ufeff# ours\r\nhonestly\r\n\r\n  to be honest # a phrase\nif I’m being honest\n  # c#\nc#\n"
-        found = read_shortcuts_file(write("shortcuts.txt", content))
-        assert found == ["honestly", "to be honest", "if I’m being honest", "c#"]
-
     def test_files_that_are_refused(self, write):
         for content, said in (
             (None, "There is no file a.txt."),
@@ -412,37 +360,3 @@ class TestShortcutsFile:
         ):
             with pytest.raises(DataError, match=re.escape(said)):
                 read_shortcuts_file("a.txt" if content is None else write("a.txt", content))
-
-
-class TestCheckTexts:
-    def test_texts_and_pairs(self):
-        assert (check_texts(("a", "b")), [type(text) for text in check_texts(np.array(["a"]))]) == (["a", "b"], [str])
-        assert check_texts([["a", "b"], ("c", "d")]) == [("a", "b"), ("c", "d")]
-
-    def test_what_is_wrong_with_them(self):
-        for texts, message in (
-            ("a text", "texts must be a list of texts or of (text, text) pairs, but is a single string."),
-            ({"text": ["a"]}, "texts must be a list of texts or of (text, text) pairs, but is of type dict."),
-            ([], "texts is empty; at least one text is needed."),
-            (["a", ""], "texts, position 1: the text is empty. Remove this row or fill it in."),
-            (["a", None], "texts, position 1: the text is missing. Remove this row or fill it in."),
-            ([b"a", "a"], "texts, position 0: the text is a value of type bytes, not a string."),
-            (
-                ["a", ("b", "c")],
-                "texts, position 0: a single text among pairs. Give single texts or pairs, not a mixture.",
-            ),
-            ([("a", "b", "c")], "texts, position 0: a pair must be exactly two texts."),
-            (["\ud800"], "texts, position 0: the text holds half of a surrogate pair, which is no character."),
-        ):
-            with pytest.raises(DataError) as caught:
-                check_texts(texts)
-            assert str(caught.value) == message
-
-    def test_all_problems_are_reported_together(self):
-        with pytest.raises(DataError) as caught:
-            check_texts([("a", " "), ("", "b"), (5, "")])
-        assert str(caught.value).splitlines() == [
-            "texts, position 1: the first text of the pair is empty. Remove this row or fill it in.",
-            "texts, position 2: the first text of the pair is a number, not a string.",
-            "texts, positions 0 and 2: the second text of the pair is empty. Remove these rows or fill them in.",
-        ]
