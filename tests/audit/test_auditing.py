@@ -2,6 +2,7 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -90,6 +91,20 @@ def test_progress_reaches_the_end_of_each_stage(guard):
     guard.audit(TEXTS, progress=lambda stage, done, n: seen.__setitem__(stage, (done, n)))
     stages = ("Tokenising", "Attributing", "Masking", "Masking phrases", "Masking word groups")
     assert seen == dict.fromkeys(stages, (5, 5))
+
+
+def test_of_what_is_too_rare_the_reason_says_how_many_texts_would_do():
+    few = "too few texts: only 30 distinct ones are without it"
+    for present, without, needed, said in (
+        (9, 0, math.nan, "every text holds it, so there are none without it to compare with"),
+        (90, 30, 180, f"{few}; at least 2.0 times as many texts are needed"),
+        (90, 30, math.nan, few),
+        (13, 90, 35, "too few texts: it stands in 13 distinct ones; at least 35 are needed"),
+        (13, 90, math.nan, "too few texts: it stands in 13 distinct ones"),
+    ):
+        no, sums = [False], SimpleNamespace(present=[present], without=[without])
+        outcomes = SimpleNamespace(needed=[needed], alternative_wording=no, collective=no, too_few=[True])
+        assert auditing._reason(sums, outcomes, 0, "positive") == said
 
 
 def test_the_digest_is_of_all_weights_that_answer(bert):
