@@ -221,6 +221,7 @@ class TestRefused:
         for name in ("reviews.csv", "revews.csv.lock"):  # of a file that was written
             write(name, "text\na\n")
         assert refusal("revews.csv") == "There is no file revews.csv. Did you mean 'reviews.csv'?"
+        assert refusal("reviews.cvs") == "There is no file reviews.cvs. Did you mean 'reviews.csv'?"
         assert refusal("zzz.csv") == "There is no file zzz.csv."
         assert refusal("nowhere/a.csv") == "There is no file nowhere/a.csv: its folder, nowhere, does not exist."
         assert refusal(Path.cwd()) == f"{Path.cwd()} is a folder; name a file in it."

@@ -422,10 +422,12 @@ def _open_parquet(path: Path, failure: str) -> Iterator[Any]:
 def _read_hub(name: str, split: str | None) -> Table:
     import datasets
 
+    near = _near_files(Path(name))
+    if near and Path(name).suffix:  # a slip of the pen in a file's name: the Hub would be asked for half a minute
+        raise DataError(f"There is no file {name}.{near}")
     try:
         loaded = datasets.load_dataset(name, split=split)
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
-        near = _near_files(Path(name))
         raise DataError(
             f"'{name}' is neither a file nor a Hub data set that can be reached and read ({one_line(error)}).{near}"
         ) from error
