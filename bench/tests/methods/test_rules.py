@@ -54,7 +54,8 @@ def test_rules_are_their_formulas():
 
     # No two are the same: 6 of 12 rows of a, all of b and of c; 4 of 9 of the worst group.
     scores = scores_of(guesses)
-    expected = {"dev-accuracy": 15 / 21, "dev-balanced-accuracy": (6 / 12 + 6 / 6 + 3 / 3) / 3}
+    balanced = (6 / 12 + 6 / 6 + 3 / 3) / 3
+    expected = {"dev-accuracy": 15 / 21, "dev-balanced-accuracy": balanced, "support-balanced-accuracy": balanced}
     assert scores == pytest.approx(expected | {"dev-worst-class": 6 / 12, "dev-worst-group": 4 / 9})
     # A group without rows is not the worst one, and a class without any does not count as one answered wrongly.
     assert missing_groups(data) == ["c, with"]

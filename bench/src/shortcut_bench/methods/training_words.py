@@ -6,6 +6,7 @@ docs/research/methods/equal-terms.md has the test, and says what it cannot tell 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ from .training import require
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def words_of(text: str | tuple[str, str]) -> set[str]:
+def words_of(text: str | Sequence[str]) -> set[str]:
     """The words with a letter or digit that a text, or either of a pair, holds; each once, spellings folded."""
     sides = (text,) if isinstance(text, str) else text
     words = {unit_key(side[start:end]) for side in sides for start, end in word_spans(side)}
