@@ -25,6 +25,7 @@ from .heads import LabelNeededError as LabelNeededError
 from .loading import architecture_of as architecture_of
 from .loading import load_causal as load_causal
 from .loading import load_model as load_model
+from .loading import place_on_hub as place_on_hub
 from .loading import quiet_transformers as quiet_transformers
 from .loading import save_tokenizer as save_tokenizer
 from .precision import Precision as Precision

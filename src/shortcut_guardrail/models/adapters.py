@@ -100,15 +100,15 @@ def _same_place(one: str, other: str) -> bool:
     return one == other or Path(one).resolve() == Path(other).resolve()
 
 
-def adapter_config(name: str, revision: str | None) -> dict[str, Any] | None:
-    """What an adapter in a folder or on the Hub says of itself; `None` where there is none.
+def adapter_config(name: str, place: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What an adapter in a folder or on the Hub says of itself; `None` where there is none. See `place_on_hub`.
 
     Raises:
         ModelError: It belongs to a guard of this library, or cannot be read.
     """
     from transformers.utils import find_adapter_config_file
 
-    file = find_adapter_config_file(name, revision=revision)
+    file = find_adapter_config_file(name, revision=place["revision"], local_files_only=place["local_files_only"])
     if file is None:
         return None
     if Path(file).with_name(_GUARD_FILE).exists():
@@ -146,7 +146,7 @@ def without_adapter_files(name: str) -> Iterator[str]:
         yield beside
 
 
-def attach(model: Any, name: str, revision: str | None) -> Any:
+def attach(model: Any, name: str, place: Mapping[str, Any]) -> Any:
     """The PEFT model of a base and the adapter in a folder or on the Hub.
 
     Raises:
@@ -159,7 +159,7 @@ def attach(model: Any, name: str, revision: str | None) -> Any:
         warnings.filterwarnings("error", message="Found missing adapter keys")
         warnings.filterwarnings("ignore", category=FutureWarning)
         try:
-            return PeftModel.from_pretrained(model, name, revision=revision).eval()
+            return PeftModel.from_pretrained(model, name, **place).eval()
         except (OSError, ValueError, RuntimeError, KeyError, UserWarning, TypeError) as error:
             said = shortened(" ".join(str(error).split()), 200).rstrip(".:")
             raise ModelError(

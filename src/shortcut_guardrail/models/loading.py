@@ -42,12 +42,12 @@ def load_model(
     from transformers import AutoModelForSequenceClassification
 
     what = "text classifier", "a bare encoder or another kind of model. Fine-tune it for classification first"
-    options: dict[str, Any] = {"revision": revision or "main", "trust_remote_code": trust_remote_code}
+    options: dict[str, Any] = {**place_on_hub(source, revision), "trust_remote_code": trust_remote_code}
     weights = {"dtype": torch.float32, "use_safetensors": None if allow_pickle else True}
     name = str(source)
     _check_model_folder(name, allow_pickle=allow_pickle)
     with _sentences(name, what[0]):
-        config = adapter_config(name, options["revision"])
+        config = adapter_config(name, options)
     if config is None:
         if base is not None:
             raise ConfigError(
@@ -64,10 +64,11 @@ def _adapted(
     """An adapter on its base, and the tokenizer beside it, or else the base's."""
     from transformers import AutoTokenizer
 
+    place = {key: options[key] for key in ("revision", "local_files_only")}
     with _sentences(name, "adapter"):
         from peft.utils.save_and_load import load_peft_weights
 
-        own = load_peft_weights(name, device="cpu", revision=options["revision"])
+        own = load_peft_weights(name, device="cpu", **place)
     head = {"n_labels": n_labels_of(own, config), "filled": {key.removeprefix("base_model.model.") for key in own}}
     given = config.get("base_model_name_or_path") if base is None else base
     if base is None and (Path(name) / "config.json").exists():
@@ -76,7 +77,7 @@ def _adapted(
         model.name_or_path = name
     elif isinstance(given, str | Path) and str(given):
         revision = config.get("revision") if base is None else None
-        model, tokenizer = load(str(given), options={**options, "revision": revision or "main"}, **head)
+        model, tokenizer = load(str(given), options={**options, **place_on_hub(given, revision)}, **head)
     else:
         raise ModelError(
             f"The adapter in '{name}' does not say which model it was trained on. Name the folder or Hub id of that "
@@ -84,7 +85,22 @@ def _adapted(
         )
     with suppress(OSError, ValueError), quiet_transformers():  # it has none of its own
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
-    return attach(model, name, options["revision"]), tokenizer
+    return attach(model, name, place), tokenizer
+
+
+def place_on_hub(source: str | Path, revision: str | None) -> dict[str, Any]:
+    """Where a model is looked for. Without an answer from the Hub only its files on this machine are: each request for
+    a file would wait for half a minute."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils import get_session
+
+    silent = False
+    if not os.path.exists(source):
+        try:
+            get_session().head(constants.ENDPOINT, timeout=10)
+        except Exception:  # what HTTP clients of several versions raise; that it is told to be offline
+            silent = True
+    return {"revision": revision or "main", "local_files_only": silent}
 
 
 def load_causal(source: str | Path, *, revision: str | None = None, precision: str = "bfloat16") -> tuple[Any, Any]:
@@ -92,7 +108,7 @@ def load_causal(source: str | Path, *, revision: str | None = None, precision: s
     from transformers import AutoModelForCausalLM
 
     what = "causal language model", "no causal language model"
-    options = {"revision": revision or "main", "trust_remote_code": False}
+    options = {**place_on_hub(source, revision), "trust_remote_code": False}
     weights = {"dtype": getattr(torch, precision), "use_safetensors": True}
     return _load(AutoModelForCausalLM, str(source), what, options, weights)
 
@@ -102,11 +118,12 @@ def architecture_of(source: str | Path) -> str:
     from transformers import AutoConfig
 
     _check_model_folder(str(source), allow_pickle=False)
+    place = place_on_hub(source, None)
     with _sentences(str(source), "model"):
-        if (adapter := adapter_config(str(source), "main")) is not None:
+        if (adapter := adapter_config(str(source), place)) is not None:
             kinds = {"SEQ_CLS": "SequenceClassification", "CAUSAL_LM": "CausalLM"}
             return kinds.get(str(adapter.get("task_type")), "")
-        config = AutoConfig.from_pretrained(str(source), revision="main", trust_remote_code=False)
+        config = AutoConfig.from_pretrained(str(source), trust_remote_code=False, **place)
     return str((config.architectures or [""])[0])
 
 
@@ -132,7 +149,7 @@ def _load(
     compute_in_this_process()
     _check_model_folder(name, allow_pickle=not weights["use_safetensors"])
     with _sentences(name, what[0]):
-        if adapter_config(name, options["revision"]) is not None:
+        if adapter_config(name, options) is not None:
             raise ModelError(
                 f"'{name}' holds an adapter of PEFT, which cannot be merged here. Save what its merge_and_unload() "
                 "returns, with the tokenizer, and give that folder."

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ModelError
-from ..models import quiet_transformers
+from ..models import place_on_hub, quiet_transformers
 from .record import GUARDRAIL_FILE, GuardrailRecord
 
 
@@ -21,11 +21,12 @@ def from_hub(source: str | Path, revision: str | None) -> Path | None:
         return None
     with quiet_transformers():
         try:
-            record = hf_hub_download(str(source), GUARDRAIL_FILE, revision=revision)
+            record = hf_hub_download(str(source), GUARDRAIL_FILE, **place_on_hub(source, revision))
         except Exception:  # no such id, no such file, no connection, and what HTTP clients of several versions raise
             return None
         try:
-            return Path(snapshot_download(str(source), revision=Path(record).parent.name))
+            own = place_on_hub(source, Path(record).parent.name)
+            return Path(snapshot_download(str(source), **own))
         except Exception as error:
             raise ModelError(
                 f"The repaired model '{source}' could not be downloaded from the Hub: {first_line(error)}. Try again."
