@@ -30,6 +30,9 @@ RUNS_FILE = "runs.parquet"
 PREDICTIONS_FILE = "predictions.parquet"
 TEST_SETS_FILE = "test_sets.parquet"
 
+LEVEL = 11
+"""Of compression: the committed files stay below a megabyte each."""
+
 _OF_TEST_SET = ("index", "texts", "labels", "groups")
 _SMALL = ("predictions", "shortcut_rank")
 _MILLIONTHS = ("sensitivity", "sensitivity_base_tokens")  # stored as whole numbers: six decimals are kept exactly
@@ -217,7 +220,7 @@ def _write(file: Path, rows: list[dict[str, Any]], name_of_set: str) -> None:
         table,
         file,
         compression="brotli",
-        compression_level=11,
+        compression_level=LEVEL,
         use_dictionary=False,
         column_encoding=split or None,
         write_statistics=False,
