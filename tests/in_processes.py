@@ -1,4 +1,4 @@
-"""Fitting from the command line in this process or in several of their own."""
+"""The command line in this process or in several of their own."""
 
 import json
 import os
@@ -31,14 +31,15 @@ def fit(
     start = ["fit", str(model_folder), str(data), "--strategy", "maskcl", "--strength", "1"]
     start += ["--set", "adapter.epochs=2", "--set", "adapter.batch_size=3"]
     commands = [[*start, "--out", str(out / name), *more] for name, more in variants.items()]
-    if processes == 1:
-        assert [call(arguments) for arguments in commands] == [0] * len(commands)
-    else:
-        _in_processes(processes, commands)
+    run(processes, commands)
     return {name: load_file(out / name / "adapter_model.safetensors") for name in variants}
 
 
-def _in_processes(processes: int, commands: list[list[str]]) -> None:
+def run(processes: int, commands: list[list[str]]) -> None:
+    """Run command lines, the first process of several printing what is printed."""
+    if processes == 1:
+        assert [call(arguments) for arguments in commands] == [0] * len(commands)
+        return
     with ExitStack() as held:
         free = [held.enter_context(socket.socket()) for _ in commands]
         for one in free:

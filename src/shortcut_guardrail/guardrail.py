@@ -15,7 +15,6 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from .attribution import find_important_tokens, masking_effects
 from .audit import (
     AuditReport,
     SampledAudit,
@@ -58,6 +57,8 @@ from .evaluation import (
     SensitivityOn,
     ShortcutIn,
     at_threshold_of,
+    effects_of,
+    important_tokens,
     sampled_rows,
     score,
     shortcut_tokens,
@@ -83,7 +84,18 @@ from .mitigation import (
     search_shortcuts,
     uses_shortcuts,
 )
-from .models import EncodedTexts, Joining, Precision, Reader, TextClassifier, Windowing, load_model, warn_of_controls
+from .models import (
+    EncodedTexts,
+    Joining,
+    Precision,
+    Reader,
+    TextClassifier,
+    Windowing,
+    load_model,
+    progress_from,
+    rows_by_turns,
+    warn_of_controls,
+)
 from .saving import (
     Base,
     GuardrailRecord,
@@ -111,9 +123,9 @@ from .text import (
     warn_of_absent,
 )
 from .threads import one_at_a_time
-from .typing import Array, Capability, Erasure, Head, Progress
+from .typing import Array, Capability, Erasure, Head, Progress, Text
 
-_TEXTS_AT_ONCE = 8192
+_TEXTS_AT_ONCE = 1024
 
 
 def _read(decisions: Decisions | str | Path | None) -> Decisions | None:
@@ -891,11 +903,10 @@ class ShortcutGuardrail(Shown):
         for one, rows in _groups(strength, len(texts)):
             with self._at_strength(one) as classifier:
                 # Piece by piece, so that the tokens of a long file are never all in memory.
-                for start in range(0, len(rows), _TEXTS_AT_ONCE):
-                    piece = rows[start : start + _TEXTS_AT_ONCE]
-                    encoded = classifier.encode(cast(Texts, [texts[i] for i in piece]))
-                    logits[piece] = classifier.predict_answers(encoded, progress=_from(done, len(texts), progress))
-                    done += len(piece)
+                answer = partial(_answered, classifier, [texts[row] for row in rows])
+                told = progress_from(done, len(texts), progress)
+                (logits[rows],) = rows_by_turns(len(rows), _TEXTS_AT_ONCE, answer, told)
+            done += len(rows)
         return logits
 
     def predict(
@@ -965,17 +976,17 @@ class ShortcutGuardrail(Shown):
         warn_of_absent(shortcuts, encoded, sides=SIDES[shortcut_in])
         tokens = None if finder is None else shortcut_tokens(encoded, finder, shortcut_in)
         measured, sample, config = NOT_MEASURED, encoded.select(rows), SaliencyConfig(top_k=top_k)
-        of_base, plain = None, cast(TextClassifier, self._base)
+        of_base, threshold, plain = None, None, cast(TextClassifier, self._base)
         if len(rows) and self.is_fitted and strength > 0:  # else the evaluated model is the base
-            of_base = find_important_tokens(plain, sample, config, progress=progress).positions
+            of_base = important_tokens(plain, sample, config, progress).positions
         with self._at_strength(strength) as classifier:
-            logits, threshold = classifier.predict_logits(encoded, progress=progress), None
+            (logits,) = rows_by_turns(len(encoded), _TEXTS_AT_ONCE, partial(_predicted, classifier, encoded), progress)
             predictions = logits.argmax(axis=1)
             if like is not None:
                 predictions, threshold = at_threshold_of(logits, like.predicted)
             if len(rows):
-                saliency = find_important_tokens(cast(TextClassifier, classifier), sample, config, progress=progress)
-                effects = partial(masking_effects, classifier, sample, erasure=_erasure(classifier), progress=progress)
+                saliency = important_tokens(cast(TextClassifier, classifier), sample, config, progress)
+                effects = partial(effects_of, classifier, sample, erasure=_erasure(classifier), progress=progress)
                 own = effects(saliency.positions)
                 base = None if of_base is None else effects(of_base)
                 held = None if tokens is None else [tokens[i] for i in rows]
@@ -1141,11 +1152,13 @@ def _erasure(reader: Reader) -> Erasure:
     return "cut" if reader.mask_token_id is None else "mask"
 
 
-def _from(start: int, total: int, progress: Progress | None) -> Progress | None:
-    """Progress of a piece that begins at `start` of the whole."""
-    if progress is None:
-        return None
-    return lambda stage, done, _n: progress(stage, start + done, total)
+def _answered(reader: Reader, texts: Sequence[Text], rows: Array, progress: Progress | None) -> tuple[Array]:
+    encoded = reader.encode(cast(Texts, [texts[row] for row in rows]))
+    return (reader.predict_answers(encoded, progress=progress),)
+
+
+def _predicted(reader: Reader, encoded: EncodedTexts, rows: Array, progress: Progress | None) -> tuple[Array]:
+    return (reader.predict_logits(encoded.select(rows), progress=progress),)
 
 
 def _groups(strength: Any, n: int) -> list[tuple[Any, Array]]:

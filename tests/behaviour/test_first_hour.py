@@ -3,7 +3,6 @@
 import ast
 import csv
 import io
-import os
 import re
 import shlex
 import subprocess

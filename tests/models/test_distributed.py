@@ -5,8 +5,11 @@ import shutil
 
 import pytest
 import torch
+import torch.distributed as dist
 
-from in_processes import fit
+from in_processes import fit, run
+from shortcut_guardrail import AuditConfig, ConfigError, RunError, ShortcutGuardrail
+from shortcut_guardrail.data import MemoryTexts
 from shortcut_guardrail.models import distributed as processes
 from tiny_models import SHORTCUT_TEXTS
 
@@ -47,11 +50,66 @@ def test_processes_that_have_to_share_a_gpu_talk_without_nccl(monkeypatch, gpus,
     assert (processes._backend(), chosen) == (backend, taken)
 
 
-@pytest.mark.parametrize("command", ["audit", "predict", "evaluate"])
-def test_other_commands_do_not_do_the_same_work_in_several_processes(
-    command, refused, monkeypatch, write_csv, tmp_path
-):
+SECONDS = '"seconds": '
+
+
+def test_two_processes_audit_predict_and_score_as_one_does(model_folder, write_csv, tmp_path):
+    """To the last bit, in more texts than are predicted at once."""
+    labelled = [(f"{text} {i}", i % 2) for i in range(150) for text in SHORTCUT_TEXTS[:8]]
+    some = write_csv("some.csv", *labelled[:40], header=("text", "label"))
+    every = write_csv("every.csv", *labelled, header=("text", "label"))
+    found = []
+    for n in (1, 2):
+        (out := tmp_path / str(n)).mkdir()
+        scored = ["evaluate", str(model_folder), str(every), "--sensitivity", "150", "--json", str(out / "scores.json")]
+        audits = [
+            ["audit", str(model_folder), str(some), "--shard-size", "10", "--unit", unit, "--out", str(out / unit)]
+            for unit in ("word", "token")
+        ]
+        predict = ["predict", str(model_folder), str(every), "--out", str(out / "predictions.csv")]
+        run(n, [scored, *audits, predict])
+        files = [*sorted(out.glob("*/*.jsonl")), *sorted(out.glob("*/*.npz")), out / "predictions.csv"]
+        texts = [out / "scores.json", *sorted(out.glob("*/audit.json"))]
+        said = [line for file in texts for line in file.read_text().splitlines() if SECONDS not in line]
+        found.append(([file.read_bytes() for file in files], [line.replace(str(out), "") for line in said]))
+        assert not list(out.glob("*.partial"))
+    assert len(found[0][0]) > 3
+    assert found[0] == found[1]
+
+
+def test_what_other_processes_do_not_do_is_said(bert, monkeypatch, tmp_path):
+    guard, source = ShortcutGuardrail(*bert), MemoryTexts([f"{SHORTCUT_TEXTS[0]} {i}" for i in range(40)], name="t")
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(dist, "get_rank", lambda: 0)
+    monkeypatch.setattr(dist, "barrier", lambda: None)
+    monkeypatch.setattr(dist, "all_gather_object", lambda parts, done: parts.__setitem__(slice(None), [done, []]))
+    with pytest.raises(ConfigError, match="several processes audit unit='word'"):
+        guard.audit_in_shards(source, tmp_path / "phrases")
+    words = AuditConfig(unit="word", shard_size=10)
+    with pytest.raises(RunError, match=r"2 shards of another process cannot be found in .*shard-000001"):
+        guard.audit_in_shards(source, tmp_path / "words", config=words)
+    assert sorted(file.name for file in (tmp_path / "words").glob("*.npz")) == ["shard-000000.npz", "shard-000002.npz"]
+
+    def closed(*_):
+        raise RuntimeError("Connection closed by peer")
+
+    for broken in ("barrier", "all_gather_object"):
+        monkeypatch.setattr(dist, broken, closed)
+        with pytest.raises(RunError, match="Another of the processes ended too early"):
+            guard.audit_in_shards(source, tmp_path / "words", config=words, resume=True)
+
+
+COMMANDS = {
+    "audit": ("--out", "audit"),
+    "compare": (),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_other_commands_do_not_do_the_same_work_in_several_processes(command, refused, monkeypatch, write_csv):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    data, out = write_csv("texts.csv", ("good", "a")), () if command == "evaluate" else ("--out", tmp_path / "out.csv")
-    said = refused(command, "model", data, *out)
-    assert f"'{command}' is done by one process, but this is one of several" in said
+    said = refused(command, "model", write_csv("texts.csv", ("good", "a")), *COMMANDS[command])
+    what = "An audit in one piece" if command == "audit" else f"'{command}'"
+    assert f"{what} is done by one process, but this is one of several" in said
+    assert said.rstrip().endswith("--unit word." if command == "audit" else "Start it by itself.")

@@ -26,7 +26,17 @@ from ..config import AuditConfig
 from ..data import Count, Texts, TextSource, Within, checked, counted, json_content, sentences, to_json, write_file
 from ..display import Shown, Summary
 from ..errors import ConfigError, DataError, GuardrailWarning, RunError
-from ..models import EncodedTexts, Reader, TextClassifier
+from ..models import (
+    EncodedTexts,
+    Reader,
+    TextClassifier,
+    apart,
+    by_turns,
+    n_processes,
+    own_rank,
+    own_share,
+    wait_for_others,
+)
 from ..text import Repeats, evidence_key, find_repeats, text_key
 from ..typing import Array, Erasure, Progress
 from .auditing import check_ordinary, complete, make_report, model_digest, texts_fingerprint
@@ -91,49 +101,88 @@ def audit_in_shards(
         folder: Where shards are kept. They hold the words of the texts; remove them when they are not needed any more.
         resume: Go on with what an interrupted audit left in the folder. A damaged shard is computed again.
 
+    Several processes that `models.joined` joins share the shards, in one folder; each returns the same audit.
+
     Raises:
         ConfigError: The folder holds an audit and `resume` is not set, or one of another model, file or configuration.
+            Several processes are to audit phrases.
+        RunError: The disk is full, or another process ended or wrote its shards elsewhere.
     """
     whole = "An audit in one piece does without: leave shard_size out. "
     require(reader, "gradients", "an audit in shards", otherwise=whole)
     require(reader, "masks", "an audit in shards")
     classifier = cast(TextClassifier, reader)
+    if n_processes() > 1 and config.unit == "phrase":
+        raise ConfigError("Which phrases a shard has depends on those before, so several processes audit unit='word'.")
     begun, before = time.perf_counter(), classifier.spent.answers
     size = config.shard_size or (_started_with(folder) if resume else 0) or DEFAULT_SHARD_SIZE
     read = _read_once(source, classifier.label_ids, progress)
     repeats = find_repeats(read.exact, read.near)
-    n = len(read.exact)
-    erasures = _tried(classifier, source, config, read, repeats)
-    _open_folder(folder, _manifest(classifier, config, size, read, erasures.chosen), resume)
-    files = [_shard_file(folder, number) for number in range(-(-n // size))]
-    phrases: tuple[str, ...] = ()
-    for number, texts in enumerate(in_pieces(source, size)):
-        shard = _finished(files[number])
-        if shard is None:
-            chosen = np.flatnonzero(repeats.weights[number * size : (number + 1) * size])
-            chosen = chosen if len(chosen) else np.array([0])  # a shard without a text would need care everywhere
-            rows = number * size + chosen
-            encoded = classifier.encode(cast(Texts, [texts[i] for i in chosen]))
-            check_ordinary(encoded, rows + 1)
-            measured = measure(classifier, attribute(classifier, encoded, config), config, erasures.chosen)
-            told: dict[str, Any] = {"rows": rows, "repeats": repeats, "labels": read.labels, "known_phrases": phrases}
-            shard = make_shard(classifier, config, measured, erasures.chosen, **told)
-            _write_shard(files[number], shard)
-        phrases = tuple(sorted({*phrases, *shard.phrases}))
-        if progress is not None:
-            progress("Auditing", min((number + 1) * size, n), n)
-    report = make_report(
-        lambda: map(Shard.from_file, files),
-        config,
-        classifier.label_names,
-        texts_of=lambda rows: {row: text for row, text in enumerate(_every(source)) if row in rows},
-        erasures=erasures,
-    )
-    report = replace(report, probs=_probs(files, repeats))
-    pieces = partial(_distinct_texts, classifier, source, folder, size)
-    report = complete(report, classifier, pieces, read.exact, config, progress)
-    answers, seconds = classifier.spent.answers - before, round(time.perf_counter() - begun, 3)
+    (erasures,) = by_turns(1, lambda _: _tried(classifier, source, config, read, repeats))
+    manifest = _manifest(classifier, config, size, read, erasures.chosen)
+    if own_rank() > 0:
+        wait_for_others()
+    _open_folder(folder, manifest, resume or own_rank() > 0)
+    if own_rank() == 0:
+        wait_for_others()
+    files = [_shard_file(folder, number) for number in range(-(-len(read.exact) // size))]
+    _make_shards(classifier, source, config, files, size=size, told=(read, repeats, erasures.chosen), progress=progress)
+
+    def finish(_: int) -> AuditReport:
+        report = make_report(
+            lambda: map(Shard.from_file, files),
+            config,
+            classifier.label_names,
+            texts_of=lambda rows: {row: text for row, text in enumerate(_every(source)) if row in rows},
+            erasures=erasures,
+        )
+        report = replace(report, probs=_probs(files, repeats))
+        pieces = partial(_distinct_texts, classifier, source, folder, size)
+        return complete(report, classifier, pieces, read.exact, config, progress)
+
+    (report,) = by_turns(1, finish)
+    answers = sum(by_turns(n_processes(), lambda _: classifier.spent.answers - before))
+    seconds = round(time.perf_counter() - begun, 3)
     return ShardedAudit(replace(report, answers=answers, seconds=seconds), folder, len(files), repeats)
+
+
+def _make_shards(
+    classifier: TextClassifier,
+    source: TextSource,
+    config: AuditConfig,
+    files: Sequence[Path],
+    *,
+    size: int,
+    told: tuple[_Read, Repeats, Erasure],
+    progress: Progress | None,
+) -> None:
+    """Compute this process's share of the shards that are not finished, and wait for the others'."""
+    read, repeats, erasure = told
+    n, own, phrases = len(read.exact), set(files[own_share(len(files))]), tuple[str, ...]()
+    with apart():
+        for number, texts in enumerate(in_pieces(source, size)):
+            if files[number] not in own:
+                continue
+            shard = _finished(files[number])
+            if shard is None:
+                chosen = np.flatnonzero(repeats.weights[number * size : (number + 1) * size])
+                chosen = chosen if len(chosen) else np.array([0])  # a shard without a text would need care everywhere
+                rows = number * size + chosen
+                encoded = classifier.encode(cast(Texts, [texts[i] for i in chosen]))
+                check_ordinary(encoded, rows + 1)
+                measured = measure(classifier, attribute(classifier, encoded, config), config, erasure)
+                more: dict[str, Any] = {"rows": rows, "repeats": repeats, "labels": read.labels}
+                shard = make_shard(classifier, config, measured, erasure, known_phrases=phrases, **more)
+                _write_shard(files[number], shard)
+            phrases = tuple(sorted({*phrases, *shard.phrases}))
+            if progress is not None:
+                progress("Auditing", min((number + 1) * size, n), n)
+    wait_for_others()
+    if gone := [file.name for file in files if not file.exists()]:
+        raise RunError(
+            f"{counted(len(gone), 'shard')} of another process cannot be found in '{files[0].parent}' ({gone[0]}). All "
+            "processes have to see one folder. What is finished is kept; go on with resume=True."
+        )
 
 
 def _probs(files: Sequence[Path], repeats: Repeats) -> Array:

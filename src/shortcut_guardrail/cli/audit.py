@@ -149,7 +149,7 @@ def audit(
     from ..audit import in_pieces
     from ..classifiers import is_spec
     from ..decisions import AUDIT_FILE
-    from ..models import LabelNeededError
+    from ..models import LabelNeededError, check_alone, joined, own_rank
     from ..report import print_audit
 
     output.check(options.Place(out, key=key_of(out)), inputs=[data, *loading.read_from(model)])
@@ -166,26 +166,33 @@ def audit(
     how: dict[str, Any] = {"redact": redact, "hashes": not no_text_hashes, "overwrite": output.overwrite}
     how["about"] = {"model": model, "data": data, "folder": str(out), "date": date.today().isoformat()}
     how["about"] |= {"labels": loading.labels} if loading.labels else {}
-    try:
-        guard = loading.load(model)
-    except LabelNeededError as needed:
-        if found is None or label_column or shard_size or resume:
-            raise  # the labels of rows, and audits in shards, are of one label
-        guard = loading.load(model, label=needed.labels[0])
-        documents = _audit_labels(guard, found.texts, config, out, output=output, **how)
-        output.finish(documents)
-        exit_by(*(check_conditions(one, conditions) for one in documents.values()), names=[*documents])
-        return
-    if sample:
-        paying.agree(guard, next(in_pieces(source, sample)), config, output=output)
-        document = _audit_sample(guard, source, sample, config, out, output=output, **how)
-    elif shard_size or resume or found is None:
-        _propose_sample(source, output)
-        document = _audit_in_shards(guard, source, config, out, resume=resume, output=output, **how)
-    else:
-        labels = None if found.labels is None else options.class_ids(found, guard)
-        paying.agree(guard, found.texts, config, output=output)
-        _, document = make_audit(guard, found.texts, config, out, labels=labels, output=output, **how)
+    in_shards = bool(shard_size or resume or large)
+    if not in_shards:
+        check_alone("An audit in one piece", "They share one in shards of words: --shard-size 2000 --unit word.")
+    with joined():
+        try:
+            guard = loading.load(model)
+        except LabelNeededError as needed:
+            if found is None or label_column or shard_size or resume:
+                raise  # the labels of rows, and audits in shards, are of one label
+            guard = loading.load(model, label=needed.labels[0])
+            documents = _audit_labels(guard, found.texts, config, out, output=output, **how)
+            output.finish(documents)
+            exit_by(*(check_conditions(one, conditions) for one in documents.values()), names=[*documents])
+            return
+        if sample:
+            paying.agree(guard, next(in_pieces(source, sample)), config, output=output)
+            document = _audit_sample(guard, source, sample, config, out, output=output, **how)
+        elif in_shards or found is None:
+            if own_rank() == 0:
+                _propose_sample(source, output)
+            document = _audit_in_shards(guard, source, config, out, resume=resume, output=output, **how)
+        else:
+            labels = None if found.labels is None else options.class_ids(found, guard)
+            paying.agree(guard, found.texts, config, output=output)
+            _, document = make_audit(guard, found.texts, config, out, labels=labels, output=output, **how)
+        if own_rank() > 0:
+            return
     if output.speaks:
         print_audit(document)
         output.say(f"Written: {out / AUDIT_FILE}")
@@ -343,11 +350,15 @@ def _audit_in_shards(
     output: options.Output,
     **how: Any,
 ) -> dict[str, Any]:
+    from ..models import own_rank
+
     out = out.resolve()  # "." has no name
     partial = out.with_name(f"{out.name}.partial")
     try:
-        with output.progress() as progress:
+        with output.progress(quiet=own_rank() > 0) as progress:
             audited = guard.audit_in_shards(source, partial, config=config, resume=resume, progress=progress)
+            if own_rank() > 0:
+                return {}
             document = write_audit(audited.report, audited.inputs(redact=how["redact"]), out, **how)
     except KeyboardInterrupt:
         if partial.exists():

@@ -47,6 +47,7 @@ def evaluate(
     single tokens (MSTPS). For a folder that fit wrote, the original model stands beside it. If there are two classes,
     so does the original model with its threshold shifted until it predicts each class as often as the repaired one.
     """
+    from ..models import joined, own_rank
     from ..report import print_evaluations
 
     words = shortcuts.words()
@@ -58,27 +59,30 @@ def evaluate(
     rows = read_data(data, **columns.given(), label=loading.label_of(model), require_labels=True)
     if shortcut_in != "text" and isinstance(rows.texts[0], str):
         raise ConfigError(f"--shortcut-in {shortcut_in} needs text pairs, but {rows.source} has single texts.")
-    guard = loading.load(model)
-    labels = options.class_ids(rows, guard)
-    with output.progress() as progress:
-        score = partial(
-            guard.evaluate,
-            rows.texts,
-            labels,
-            shortcuts=words,
-            shortcut_in=shortcut_in,
-            top_k=top_k,
-            seed=seed,
-            progress=progress,
-        )
-        result = score(sensitivity=measured_on)
-        others = {"base": result} if guard.is_fitted else {}
-        if guard.is_fitted and guard.debias_strength != 0:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", GuardrailWarning)  # it would be said twice
-                others["base"] = score(strength=0, sensitivity="none")
-                if len(guard.label_names) == 2:
-                    others["shifted"] = score(strength=0, sensitivity="none", like=result)
+    with joined():
+        guard = loading.load(model)
+        labels = options.class_ids(rows, guard)
+        with output.progress(quiet=own_rank() > 0) as progress:
+            score = partial(
+                guard.evaluate,
+                rows.texts,
+                labels,
+                shortcuts=words,
+                shortcut_in=shortcut_in,
+                top_k=top_k,
+                seed=seed,
+                progress=progress,
+            )
+            result = score(sensitivity=measured_on)
+            others = {"base": result} if guard.is_fitted else {}
+            if guard.is_fitted and guard.debias_strength != 0:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", GuardrailWarning)  # it would be said twice
+                    others["base"] = score(strength=0, sensitivity="none")
+                    if len(guard.label_names) == 2:
+                        others["shifted"] = score(strength=0, sensitivity="none", like=result)
+        if own_rank() > 0:
+            return
     if output.speaks:
         names = {"base": "original", "shifted": "shifted"}
         beside = {names[name]: one for name, one in others.items()}

@@ -374,6 +374,10 @@ class Output:
             self.say(f"Written: {self.json_file}")
 
 
+SHARED = ("audit", "evaluate", "fit", "predict")
+"""Commands whose work several processes share; the first of them writes and prints."""
+
+
 def command(function: Callable[..., Any]) -> Callable[..., Any]:
     """A command whose groups of options, such as `Output`, are spread out: each field is an option of its own."""
     signature = inspect.signature(function, eval_str=True)
@@ -384,7 +388,7 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def call(*, help_all: bool = False, **given: Any) -> Any:  # its callback has answered
         name = function.__name__.replace("_", "-")
-        if name != "fit" and os.environ.get("WORLD_SIZE", "1") != "1":  # before PyTorch is loaded to ask
+        if name not in SHARED and os.environ.get("WORLD_SIZE", "1") != "1":  # before PyTorch is loaded to ask
             from ..models import check_alone
 
             check_alone(f"'{name}'")

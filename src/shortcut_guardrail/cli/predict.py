@@ -31,23 +31,27 @@ def predict(
     Writes one row for each text, in the same order: label, probability, p_<name> for every label, and base_label, the
     original model's label. For a multi-label model: <name> (0 or 1), p_<name> and base_<name> for every label.
     """
+    from ..models import joined, own_rank
     from ..report import cut_note
 
     check_suffix(out)
     output.check(options.Place(out), inputs=[data, *loading.read_from(model)])
     texts = read_data(data, **columns.given())
-    guard = loading.load(model)
-    several = guard.label is not None
-    ask = guard.label_probabilities if several else guard.predict_proba
-    with output.progress() as progress:
-        probs = ask(texts.texts, progress=progress)
-        base_probs = probs
-        if guard.is_fitted:
-            base_probs = ask(
-                texts.texts,
-                strength=0,
-                progress=lambda _stage, done, n: progress("Predicting, original model", done, n),
-            )
+    with joined():
+        guard = loading.load(model)
+        several = guard.label is not None
+        ask = guard.label_probabilities if several else guard.predict_proba
+        with output.progress(quiet=own_rank() > 0) as progress:
+            probs = ask(texts.texts, progress=progress)
+            base_probs = probs
+            if guard.is_fitted:
+                base_probs = ask(
+                    texts.texts,
+                    strength=0,
+                    progress=lambda _stage, done, n: progress("Predicting, original model", done, n),
+                )
+        if own_rank() > 0:
+            return
     rows = (_several if several else _rows)(guard, probs, base_probs)
     write_file(out, rendered(rows, out.suffix), overwrite=output.overwrite)
     changed = sum(

@@ -7,5 +7,7 @@ from .scoring import score as score
 from .scoring import shortcut_tokens as shortcut_tokens
 from .sensitivity import NOT_MEASURED as NOT_MEASURED
 from .sensitivity import SensitivityOn as SensitivityOn
+from .sensitivity import effects_of as effects_of
+from .sensitivity import important_tokens as important_tokens
 from .sensitivity import sampled_rows as sampled_rows
 from .sensitivity import summarize_sensitivity as summarize_sensitivity

@@ -1,17 +1,26 @@
 """How far predictions depend on single tokens: MSTPS and shortcut token recall, on all texts or on a random sample."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
 
-from ..attribution import MaskingEffects, Saliency, predicted_probabilities
+from ..attribution import (
+    MaskingEffects,
+    Saliency,
+    find_important_tokens,
+    masking_effects,
+    predicted_probabilities,
+)
+from ..config import SaliencyConfig
 from ..errors import ConfigError
 from ..metrics import TokenRecall, sensitivity, token_recall
-from ..models import EncodedTexts
+from ..models import EncodedTexts, Reader, TextClassifier, rows_by_turns
 from ..stats import exact_interval, mean_interval
-from ..typing import Array
+from ..typing import Array, Erasure, Progress
+
+_TEXTS_AT_ONCE = 100
 
 SensitivityOn = int | Literal["all", "none"]
 """On how many of the evaluated texts sensitivity is measured."""
@@ -70,6 +79,30 @@ def sampled_rows(n: int, on: SensitivityOn, seed: int) -> Array:
     if on == "all" or int(on) >= n:
         return np.arange(n)
     return np.sort(np.random.default_rng(seed).choice(n, size=int(on), replace=False))
+
+
+def important_tokens(
+    classifier: TextClassifier, texts: EncodedTexts, config: SaliencyConfig, progress: Progress | None
+) -> Saliency:
+    """`find_important_tokens`, whose result does not depend on how many processes share the texts."""
+
+    def some(rows: Array, told: Progress | None) -> tuple[Array, ...]:
+        found = find_important_tokens(classifier, texts.select(rows), config, progress=told)
+        return tuple(getattr(found, field.name) for field in fields(Saliency))
+
+    return Saliency(*rows_by_turns(len(texts), _TEXTS_AT_ONCE, some, progress))
+
+
+def effects_of(
+    classifier: Reader, texts: EncodedTexts, positions: Array, *, erasure: Erasure, progress: Progress | None
+) -> MaskingEffects:
+    """`masking_effects`, likewise."""
+
+    def some(rows: Array, told: Progress | None) -> tuple[Array]:
+        how: dict[str, Any] = {"erasure": erasure, "progress": told}
+        return (masking_effects(classifier, texts.select(rows), positions[rows], **how).probs,)
+
+    return MaskingEffects(*rows_by_turns(len(texts), _TEXTS_AT_ONCE, some, progress))
 
 
 def summarize_sensitivity(

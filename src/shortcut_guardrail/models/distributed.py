@@ -6,19 +6,30 @@ Everything here also runs, and does nothing, where `torch.distributed` has not b
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ..errors import ConfigError
+from ..errors import ConfigError, RunError
+from ..typing import Array, Progress
+
+Result = TypeVar("Result")
+
+_apart = ContextVar("_apart", default=False)  # whether this process works for itself, though others run beside it
+_LONGEST_WAIT = timedelta(days=30)  # for a process with more to do; one that ends is noticed at once
 
 
 def n_processes() -> int:
     """How many processes work together; 1 without `torch.distributed`."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    joined = dist.is_available() and dist.is_initialized() and not _apart.get()
+    return dist.get_world_size() if joined else 1
 
 
 def own_rank() -> int:
@@ -26,18 +37,78 @@ def own_rank() -> int:
     return dist.get_rank() if n_processes() > 1 else 0
 
 
-def check_alone(what: str) -> None:
+def check_alone(what: str, otherwise: str = "Start it by itself.") -> None:
     """Refuse to be one of several processes, where `what`, the subject of a sentence, is done by one."""
     if max(n_processes(), int(os.environ.get("WORLD_SIZE", "1"))) > 1:
         raise ConfigError(
-            f"{what} is done by one process, but this is one of several that torchrun or accelerate started. Start it "
-            "by itself."
+            f"{what} is done by one process, but this is one of several that torchrun or accelerate started. "
+            f"{otherwise}"
         )
 
 
 def own_share(n: int) -> slice:
     """Which of n items are this process's: every `n_processes`-th, so that neighbours of one length spread out."""
     return slice(own_rank(), n, n_processes())
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """Within the block this process works for itself: nothing is shared with others."""
+    before = _apart.set(True)
+    try:
+        yield
+    finally:
+        _apart.reset(before)
+
+
+def by_turns(n: int, work: Callable[[int], Result]) -> list[Result]:
+    """What each of n pieces of some work gives, in their order, in every process; each does every `n_processes`-th.
+
+    A piece is done by one process and nobody shares in it, so the result is that of a single process, bit for bit.
+
+    Raises:
+        RunError: Another process ended before all were done.
+    """
+    world, own = n_processes(), range(n)[own_share(n)]
+    with apart():
+        done = [work(i) for i in own]
+    if world == 1:
+        return done
+    parts: list[Any] = [None] * world
+    with _others():
+        dist.all_gather_object(parts, done)
+    return [parts[i % world][i // world] for i in range(n)]
+
+
+def rows_by_turns(
+    n: int, size: int, work: Callable[[Array, Progress | None], tuple[Array, ...]], progress: Progress | None
+) -> list[Array]:
+    """Arrays over n rows, n > 0, from what `work` gives for at most `size` of them at a time; see `by_turns`."""
+    pieces = [np.arange(start, min(start + size, n)) for start in range(0, n, size)]
+    parts = by_turns(len(pieces), lambda i: work(pieces[i], progress_from(i * size, n, progress)))
+    return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+
+
+def progress_from(start: int, total: int, progress: Progress | None) -> Progress | None:
+    """Progress of a piece that begins at `start` of the whole."""
+    if progress is None:
+        return None
+    return lambda stage, done, _n: progress(stage, start + done, total)
+
+
+def wait_for_others() -> None:
+    """Go on when all processes have come as far; a `RunError` where one ended before."""
+    if n_processes() > 1:
+        with _others():
+            dist.barrier()
+
+
+@contextmanager
+def _others() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:  # a connection that is closed, of several libraries
+        raise RunError("Another of the processes ended too early. See what it says, and start all again.") from error
 
 
 def gather_shares(own: Tensor, n: int) -> Tensor:
@@ -77,7 +148,7 @@ def joined() -> Iterator[None]:
     if int(os.environ.get("WORLD_SIZE", "1")) < 2 or dist.is_initialized():
         yield
         return
-    dist.init_process_group(_backend())
+    dist.init_process_group(_backend(), timeout=_LONGEST_WAIT)
     try:
         yield
         # Whoever is done first waits: to leave while others still talk can end a process in PyTorch's threads.

@@ -91,8 +91,7 @@ def _adapted(
 def place_on_hub(source: str | Path, revision: str | None) -> dict[str, Any]:
     """Where a model is looked for. Without an answer from the Hub only its files on this machine are: each request for
     a file would wait for half a minute."""
-    from huggingface_hub import constants
-    from huggingface_hub.utils import get_session
+    from huggingface_hub import constants, get_session
 
     silent = False
     if not os.path.exists(source):
