@@ -85,7 +85,9 @@ def rows_by_turns(
 ) -> list[Array]:
     """Arrays over n rows, n > 0, from what `work` gives for at most `size` of them at a time; see `by_turns`."""
     pieces = [np.arange(start, min(start + size, n)) for start in range(0, n, size)]
-    parts = by_turns(len(pieces), lambda i: work(pieces[i], progress_from(i * size, n, progress)))
+    # Who answers equal texts once has an end of its own.
+    told = [progress_from(i * size, n, progress) if len(pieces) > 1 else progress for i in range(len(pieces))]
+    parts = by_turns(len(pieces), lambda i: work(pieces[i], told[i]))
     return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
 
 
