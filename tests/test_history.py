@@ -16,7 +16,7 @@ from audits import HOSTILE, candidate, card
 from shortcut_guardrail.audit.erasures import Erasures
 from shortcut_guardrail.errors import ConfigError, DataError
 from shortcut_guardrail.history import History, Rate, read_history
-from shortcut_guardrail.report.history import render_history
+from shortcut_guardrail.report.history import MOST_TRENDS, render_history
 from shortcut_guardrail.stats import binned_mean_interval, rise_evidence
 
 N = 1_000
@@ -169,3 +169,13 @@ def test_nothing_of_a_page_is_run(weeks):
     assert "<img" not in page
     assert "&lt;script&gt;" in page
     assert "http" not in re.sub(r"http-equiv|http://evil\.example", "", page)
+
+
+def test_a_word_with_an_alarm_has_its_charts_however_many_stand_before_it(weeks):
+    found = read_history(risen(weeks))
+    risen_word, quiet = found.trends
+    charts = [
+        render_history(replace(found, trends=(quiet,) * MOST_TRENDS + more)).count("<svg")
+        for more in ((), (quiet,), (risen_word,))
+    ]
+    assert charts[0] == charts[1] < charts[2]

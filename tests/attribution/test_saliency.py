@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 
 from shortcut_guardrail import SaliencyConfig, TextClassifier
 from shortcut_guardrail.attribution.occlusion import masking_effects
-from shortcut_guardrail.attribution.saliency import find_important_tokens, margin, token_scores, top_positions
+from shortcut_guardrail.attribution.saliency import (
+    find_important_tokens,
+    margin,
+    pad_units,
+    token_scores,
+    top_positions,
+)
 from shortcut_guardrail.text.units import words_as_units
 from tiny_models import tiny_bert
 
@@ -109,3 +115,12 @@ def test_words_of_one_token_score_as_it_does_and_progress_is_told_of_texts(bert,
     assert told == [(stage, done, 8) for stage in ("Attributing", "Masking") for done in (4, 8)]
     of_words = find_important_tokens(classifier, encoded, **how, units=words_as_units(encoded))
     np.testing.assert_allclose(of_words.margin_scores, found.margin_scores, rtol=1e-3)
+
+
+def test_what_a_guard_took_out_of_a_batch_is_of_no_unit(bag):
+    classifier = TextClassifier(*bag)
+    encoded = classifier.encode(["honestly good soup"])
+    batch, units = classifier.collate(encoded, [0]), words_as_units(encoded)
+    assert pad_units(units, batch).tolist() == [[-1, 0, 1, 2, -1]]
+    batch.ordinary[0, 1] = False
+    assert pad_units(units, batch).tolist() == [[-1, -1, 1, 2, -1]]

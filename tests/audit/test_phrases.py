@@ -80,3 +80,10 @@ def test_a_word_that_does_more_within_a_phrase_than_elsewhere_makes_it_a_finding
     assert found(elsewhere=None) == found(elsewhere=2)
     # The partner: a word that does the same everywhere needs no phrase.
     assert found(elsewhere=0) == {}
+
+
+def test_of_equally_long_phrases_that_overlap_the_stronger_stays():
+    spans = {"to be": (0, 5, 0), "be fair": (3, 10, 0)}
+    made = shard([(2, {"to be": 0, "be fair": 0})] * 2, spans=spans, n_words=dict.fromkeys(spans, 2))
+    assert left_of(made, {"to be": 1.0, "be fair": 5.0}) == ["be fair"] * 2
+    assert left_of(made, {"to be": 5.0, "be fair": 1.0}) == ["to be"] * 2

@@ -157,6 +157,8 @@ def test_a_comparison_without_limits(ok, old, new, write):
     assert err.startswith("note: candidate:nope.flip_rate: not judged, since 'nope' is not among")
     _, err = ok("compare", old, write("other.json", full_audit(mstps=0.4, top_k=5)))
     assert "warning: The results differ in top_k (10 and 5)" in err
+    _, err = ok("compare", old, write("fdr.json", full_audit(mstps=0.4, fdr=0.1)))
+    assert "warning: The results differ in fdr (0.05 and 0.1)" in err
 
 
 def test_a_limit_that_is_exceeded_stops_a_pipeline(cli, old, new):

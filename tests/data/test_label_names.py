@@ -73,3 +73,10 @@ def test_names_are_asked_for_where_they_are_numbers(names, recwarn):
     recwarn.clear()
     warn_without_names(("0", "positive"))
     assert not recwarn
+
+
+def test_a_case_of_its_own_is_no_label_where_two_names_differ_in_case_alone():
+    names = ("Us", "US", "Other")
+    assert label_ids(["US", "Us", "OTHER"], names) == [1, 0, 2]
+    with pytest.raises(DataError):
+        label_ids(["us", "Other"], names)

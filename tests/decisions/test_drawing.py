@@ -1,10 +1,15 @@
 """Which texts are asked about: blind, mixed, in an order of the seed, each once; and texts without the cards' words."""
 
 from collections import Counter
+from dataclasses import replace
 
+import numpy as np
+
+from audits import card
+from shortcut_guardrail import TextClassifier
 from shortcut_guardrail.cards import Flip
 from shortcut_guardrail.data import text_hash
-from shortcut_guardrail.decisions.drawing import Drawing
+from shortcut_guardrail.decisions.drawing import Drawing, draw_references
 
 TEXTS = [f"text number {i}" for i in range(60)]
 NAMES = ("negative", "positive", "mixed")
@@ -46,3 +51,21 @@ def test_flips_are_asked_about_in_a_random_order_on_which_the_evidence_rests():
     assert set(seen) == set(range(30)), "every flip may be among the first"
     assert max(seen.values()) < 45  # of 20 on average
     assert first(0, "c") != first(0, "d"), "each card has an order of its own"
+
+
+def test_reference_texts_are_without_words_of_flagged_groups_though_few_predictions_change(bag):
+    classifier = TextClassifier(*bag)
+    texts = [f"{word} soup {'good ' * (i % 9)}" for i in range(40) for word in ("honestly", "so", "bread")]
+    probs = np.tile([0.4, 0.6], (len(texts), 1))
+    flips = {"so": [Flip.of(i, "positive", "negative", texts[i], 0.1) for i in range(1, 60, 3)]}
+    cards = [card("honestly", status="flagged"), replace(card("so"), id="so")]
+    encoded = classifier.encode(texts)
+    drawn = draw_references(encoded, probs, cards, flips, ("negative", "positive"))
+    assert drawn
+    assert not [one.text for one in drawn if "honestly" in one.text]
+    others = [replace(cards[0], evidence=card("honestly").evidence), cards[1]]  # not flagged, and with no changes
+    assert [
+        one
+        for one in draw_references(encoded, probs, others, flips, ("negative", "positive"))
+        if "honestly" in one.text
+    ]

@@ -52,3 +52,10 @@ def test_more_files_in_any_order_are_no_more_often_wrong(files):
         wrong.update(ever)
     # Of 1,000; judged each on its own, five files come to 150 and more.
     assert all(10 < wrong[outcome] < 60 for outcome in FOLLOWS)
+
+
+def test_of_what_came_together_labels_come_first():
+    """Seven answers for one side, and eight labels for the other, which decide before these are looked at."""
+    of_card = [*ask("c", 7), *ask("c", 8, start=7, label="b")]
+    found = judge_cards(of_card, {key.id: "a" for key in of_card[:7]})[0]
+    assert (found.outcome, found.asked) == ("legitimate", 8)

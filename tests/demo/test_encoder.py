@@ -1,3 +1,4 @@
+import copy
 import hashlib
 import importlib.util
 import sys
@@ -27,3 +28,22 @@ def test_absent_encoder_is_reported_with_what_to_install_and_else_found_without_
 def test_real_package_holds_the_encoder_that_the_numbers_are_stated_for():
     weights = find_minilm() / "model.safetensors"
     assert hashlib.sha256(weights.read_bytes()).hexdigest() == MINILM_SHA256
+
+
+def test_the_seed_orders_the_texts_of_an_epoch(bert):
+    rows = [(f"so it was {word}", 0) for word in ("honestly", "good", "bad", "dull", "soup", "bread", "tea", "staff")]
+
+    def order(seed):
+        model, tokenizer = copy.deepcopy(bert[0]), bert[1]
+        seen = []
+
+        def read(texts, **how):
+            seen.extend(texts)
+            return tokenizer(texts, **how)
+
+        training._train(model, read, rows, training.Recipe(epochs=2, batch_size=4), seed, None)
+        return seen
+
+    assert order(0) == order(0)
+    assert order(0)[:8] != order(1)[:8]
+    assert order(0)[:8] != order(0)[8:]

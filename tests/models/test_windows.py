@@ -8,6 +8,7 @@ import torch
 
 from shortcut_guardrail import ConfigError, ShortcutGuardrail, TextClassifier
 from shortcut_guardrail.attribution.saliency import token_scores
+from shortcut_guardrail.audit import model_digest
 from shortcut_guardrail.models import Windowing
 from tables import read_rows
 from tiny_models import SHORTCUT_TEXTS, WORDS, build_family, planted_bag, tiny_bert
@@ -180,3 +181,9 @@ def test_pairs_and_the_papers_method_have_no_windows(bert):
         guard.predict([("good soup", "bad soup")])
     with pytest.raises(ConfigError, match=r"have no embedding of their own\. Choose strategy='distill'"):
         guard.repair([LONG, TEXTS[2]], strategy="maskcl", strength=1.0)
+
+
+def test_the_digest_of_a_model_says_how_it_reads_long_texts(bert):
+    """Else an audit with other windows would be taken for one of the same model."""
+    windows = (None, Windowing("mean", 2), Windowing("max", 2), Windowing("mean", 3))
+    assert len({model_digest(TextClassifier(*bert, windows=one)) for one in windows}) == 4

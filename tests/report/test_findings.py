@@ -1,11 +1,16 @@
 """The first screen of an audit: what was audited, what was found, a text before and after, and what to type next."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
 from audits import audit, candidate, card, to_review
 from shortcut_guardrail.audit.defaults import Defaults, Probe
 from shortcut_guardrail.cards.card import Flip
-from shortcut_guardrail.report import print_shortcuts
+from shortcut_guardrail.decisions import LEAST_FLIPS
+from shortcut_guardrail.report import print_questions, print_shortcuts
 from shortcut_guardrail.report.defaults import defaults_said
 from shortcut_guardrail.report.findings import findings
+from shortcut_guardrail.report.view import _texts
 from shortcut_guardrail.shortcuts import Shortcut, Shortcuts
 
 FLAGGED = {"status": "flagged", "flagged": ("honestly",)}
@@ -62,3 +67,17 @@ def test_words_have_counts_of_labels_where_labels_were_asked(capsys):
     rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line.strip()}
     assert (rows["honestly"][1], rows["honestly"][-4:]) == ("removed", ["-", "-", "-", "-"])
     assert (rows["happy"][1], rows["happy"][-4:]) == ("kept", ["9", "-", "0", "2"])
+
+
+def test_eight_prediction_changes_can_decide(capsys):
+    questions = SimpleNamespace(audited=SimpleNamespace(cards=()), asked=())
+    print_questions(questions, {"a": LEAST_FLIPS, "b": LEAST_FLIPS - 1}, Path("q.csv"), Path("audit"))
+    assert "1 word group with fewer than 8 prediction changes cannot be decided" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
+def test_a_text_is_shown_once_though_two_words_have_it_as_an_example():
+    one, other = ({"index": i, "sides": ["a text"]} for i in (0, 1))
+    words = [{"name": "soup", "examples": [one]}, {"name": "honestly", "examples": [one, other]}]
+    assert [(name, example["index"]) for name, example in _texts(words)] == [("soup", 0), ("honestly", 1)]

@@ -7,8 +7,11 @@ import pytest
 
 from audits import card, to_review
 from shortcut_guardrail.cards import Flip
+from shortcut_guardrail.decisions import LEAST_FLIPS, Decision
 from shortcut_guardrail.errors import DataError
-from shortcut_guardrail.review.shown import MOST_CARDS, fit_command, is_punctuation, make_deck
+from shortcut_guardrail.review.effects import follows
+from shortcut_guardrail.review.shown import MOST_CARDS, _patterns, fit_command, is_punctuation, make_deck
+from shortcut_guardrail.text import WordFinder
 
 
 def flips(*texts):
@@ -95,3 +98,15 @@ def test_the_next_command_names_files_from_where_the_user_stands(tmp_path, monke
     assert fit_command(about | labels, "d.json").endswith(" --out guarded --label toxic --labels toxic,mild")
     # A folder that was moved says nothing about where its files lie.
     assert "fit a/hub-id t.csv" in fit_command(about, "d.json", tmp_path)
+
+
+def test_a_neighbour_is_a_pattern_where_it_stands_in_two_texts():
+    """And with eight prediction changes, the fewest, a person's doubt is not put down to too few texts."""
+    patterns = _patterns(WordFinder(["book"]), flips("a good book", "my good book", "the book ended"))
+    assert [one["texts"] for one in patterns] == [2]
+    effects = {"unsure": {"how": "not sure", "changes": "", "n": 0, "line": "the audit decides.", "short": ""}}
+    said = [
+        follows(effects, "unsure", Decision(("book",)), flips=n, asked=False)["line"]
+        for n in (LEAST_FLIPS - 1, LEAST_FLIPS)
+    ]
+    assert ["Too few texts" in one for one in said] == [True, False]

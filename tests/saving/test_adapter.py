@@ -1,5 +1,7 @@
 """What PEFT and Transformers make of a guarded folder, for every way in which they load one."""
 
+import shutil
+
 import pytest
 import torch
 from peft import AutoPeftModelForSequenceClassification, PeftModel
@@ -7,6 +9,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification
 
 from shortcut_guardrail import AdapterConfig, GuardrailConfig, ModelError, SaliencyConfig, ShortcutGuardrail
+from shortcut_guardrail.saving import place_of
 from tiny_models import SHORTCUT_TEXTS, build_family
 
 TEXTS = [text[:25] for text in SHORTCUT_TEXTS]  # some tokenizers make a token of each letter
@@ -56,3 +59,21 @@ def test_peft_and_transformers_answer_as_the_guard(tmp_path, family, layers, tas
         (folder / "guardrail-manifest.json").unlink()
         with pytest.raises(ModelError, match="does not fit this model: its head is another one"):
             ShortcutGuardrail.from_pretrained(folder)
+
+
+def test_weights_of_an_adapter_that_the_model_does_not_know_are_refused(saved_guards, tmp_path):
+    folder = tmp_path / "guard"
+    shutil.copytree(saved_guards / "few-shot", folder)
+    weights = load_file(file := folder / "adapter_model.safetensors")
+    name = next(name for name in weights if "lora_A" in name)
+    save_file(weights | {name.replace("layer.0", "layer.9"): weights[name].clone()}, file)
+    (folder / "guardrail-manifest.json").unlink()
+    with pytest.raises(ModelError, match="0 adapter weights are missing and 1 are unknown"):
+        ShortcutGuardrail.from_pretrained(folder, base=saved_guards / "base")
+
+
+def test_the_place_of_a_model_holds_from_everywhere(tmp_path, monkeypatch):
+    (tmp_path / "model").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert place_of("model") == str(tmp_path.resolve() / "model")
+    assert place_of("me/model") == "me/model"

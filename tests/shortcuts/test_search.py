@@ -1,6 +1,7 @@
 """Which words reliance is removed on: what evidence decides, and what a person says."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import get_args
 
 import numpy as np
@@ -11,7 +12,7 @@ from shortcut_guardrail import ConfigError
 from shortcut_guardrail.audit import Erasures
 from shortcut_guardrail.audit.auditing import audit_texts
 from shortcut_guardrail.config import ShortcutConfig
-from shortcut_guardrail.shortcuts import find_shortcuts
+from shortcut_guardrail.shortcuts import find_shortcuts, search
 from shortcut_guardrail.shortcuts.named import REASONS, Reason, Shortcut, Shortcuts, Verdict
 from shortcut_guardrail.shortcuts.search import (
     _audited,
@@ -173,3 +174,13 @@ def test_labels_clear_what_masking_breaks_and_confirm_what_the_audit_did_not_fla
     targets = choose(classifier, support=(rows, [0] * len(rows)))
     assert (verdicts(targets)["great"], set(targets.words)) == ("confirmed", {"great", "honestly"})
     assert "great" not in choose(classifier, support=(rows[:3], [0] * 3)).words  # three rows are no evidence
+
+
+def test_of_what_decides_inside_a_phrase_that_decides_as_well_the_phrase_is_taken(monkeypatch):
+    found = [
+        (Shortcut(name, "found", "dominant", pushes_towards="a"), list(range(50)))
+        for name in ("to be fair", "fair", "really")
+    ]
+    monkeypatch.setattr(search, "_deciding", lambda *_: found)
+    report = SimpleNamespace(candidates=(), label_names=("a", "b"))
+    assert [*search._dominant(None, range(60), None, report, ShortcutConfig())] == ["to be fair", "really"]

@@ -3,9 +3,11 @@ too."""
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from shortcut_guardrail.audit.auditing import audit_texts
+from shortcut_guardrail.cards.masking import MaskedAnswers
 from shortcut_guardrail.config import ShortcutConfig
 from shortcut_guardrail.shortcuts import Shortcut, find_shortcuts, similar
 from shortcut_guardrail.shortcuts.similar import similar_to, similar_words
@@ -141,3 +143,18 @@ def test_a_phrase_that_pulls_the_other_way_is_left_out(brought):
     texts = [text for text in TEXTS if "cold" not in text] + [f"so cold the {word} was awful" for word in WORDS[:5]]
     assert similar_to(against, [*FLAGGED], ["so cold"]) == ["so cold"]
     assert set(brought(texts, phrases={"so cold": 5, "to be honest": 9}, by=against)) == {*BROUGHT, "to be honest"}
+
+
+def test_texts_that_hold_a_found_word_as_well_do_not_test_those_that_it_brings(monkeypatch, classifier):
+    """What masking changes there may be the found word's doing."""
+    texts = [f"{word} the {noun} was bad" for word in ("really", "honestly", "honestly really") for noun in WORDS]
+    encoded = classifier.encode([*texts, *(f"the {noun} was bad" for noun in WORDS)])
+    probs, rows = np.tile([0.2, 0.8], (48, 1)), np.arange(36)
+    found = []
+    for after in (0.1, 0.9):
+        rest = np.array([0.3] * 12 + [0.4] * 12 + [after] * 12)
+        seen = MaskedAnswers(rows, probs[:36], np.column_stack([1 - rest, rest]))
+        monkeypatch.setattr(similar, "masked_answers", lambda *_, seen=seen, **__: seen)
+        how = {"side": np.array([False, True]), "config": ShortcutConfig(unit="word").audit()}
+        found.append(similar.ask_pool(classifier, encoded, probs, ["honestly"], ["really"], **how)[0])
+    assert found[0] == found[1] < 1
