@@ -91,7 +91,9 @@ from .models import (
     Reader,
     TextClassifier,
     Windowing,
+    check_same,
     load_model,
+    n_processes,
     progress_from,
     rows_by_turns,
     warn_of_controls,
@@ -901,6 +903,7 @@ class ShortcutGuardrail(Shown):
         texts = check_texts(texts)
         logits, done = np.empty((len(texts), heads.n_questions, len(self.label_names)), dtype=np.float32), 0
         for one, rows in _groups(strength, len(texts)):
+            self._check_shared(texts, one)
             with self._at_strength(one) as classifier:
                 # Piece by piece, so that the tokens of a long file are never all in memory.
                 answer = partial(_answered, classifier, [texts[row] for row in rows])
@@ -908,6 +911,12 @@ class ShortcutGuardrail(Shown):
                 (logits[rows],) = rows_by_turns(len(rows), _TEXTS_AT_ONCE, answer, told)
             done += len(rows)
         return logits
+
+    def _check_shared(self, texts: Texts, strength: float | None) -> None:
+        """Refuse to answer texts together with processes that have others, or another model."""
+        if n_processes() > 1:
+            check_same("model", self.fingerprint(strength=strength))
+            check_same("texts", self.data_fingerprint(texts))
 
     def predict(
         self,
@@ -975,13 +984,13 @@ class ShortcutGuardrail(Shown):
         warn_of_controls(encoded)
         warn_of_absent(shortcuts, encoded, sides=SIDES[shortcut_in])
         tokens = None if finder is None else shortcut_tokens(encoded, finder, shortcut_in)
-        measured, sample, config = NOT_MEASURED, encoded.select(rows), SaliencyConfig(top_k=top_k)
-        of_base, threshold, plain = None, None, cast(TextClassifier, self._base)
+        measured, sample, config, of_base = NOT_MEASURED, encoded.select(rows), SaliencyConfig(top_k=top_k), None
+        self._check_shared(texts, strength)
         if len(rows) and self.is_fitted and strength > 0:  # else the evaluated model is the base
-            of_base = important_tokens(plain, sample, config, progress).positions
+            of_base = important_tokens(cast(TextClassifier, self._base), sample, config, progress).positions
         with self._at_strength(strength) as classifier:
             (logits,) = rows_by_turns(len(encoded), _TEXTS_AT_ONCE, partial(_predicted, classifier, encoded), progress)
-            predictions = logits.argmax(axis=1)
+            predictions, threshold = logits.argmax(axis=1), None
             if like is not None:
                 predictions, threshold = at_threshold_of(logits, like.predicted)
             if len(rows):

@@ -117,6 +117,21 @@ def test_a_damaged_shard_is_noticed_and_computed_again(guard, tmp_path):
         assert [len(shard) for shard in again.shards()] == [10, 10, 10, 5]
 
 
+def test_a_source_that_changes_while_it_is_read_is_refused_and_what_is_finished_stays(guard, tmp_path):
+    class Changing(MemoryTexts):
+        def chunks(self):
+            self.reads.append(TEXTS if len(self.reads) < whole else other)
+            yield self.reads[-1], None
+
+    for whole, other in ((1, TEXTS[:-1]), (2, [*TEXTS, "more"]), (2, [*TEXTS[::-1]]), (3, [*TEXTS[:-1], "x"])):
+        source, folder = Changing(TEXTS), tmp_path / f"{whole} {len(other)} {other[0]}"
+        object.__setattr__(source, "reads", [])
+        with pytest.raises(DataError, match=r"texts was changed while it was read\. Restore it and go on"):
+            guard.audit_in_shards(source, folder, config=CONFIG)
+        assert len([*folder.glob("*.npz")]) == (4 if whole == 3 else 0)
+    assert guard.audit_in_shards(MemoryTexts(TEXTS), folder, config=CONFIG, resume=True).n_shards == 4
+
+
 def test_a_damaged_manifest_and_leftovers_of_no_audit(guard, tmp_path):
     folder = tmp_path / "partial"
     guard.audit_in_shards(MemoryTexts(TEXTS), folder, config=CONFIG)

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -91,6 +93,16 @@ def test_what_other_processes_do_not_do_is_said(bert, monkeypatch, tmp_path):
         guard.audit_in_shards(source, tmp_path / "words", config=words)
     assert sorted(file.name for file in (tmp_path / "words").glob("*.npz")) == ["shard-000000.npz", "shard-000002.npz"]
 
+    monkeypatch.setattr(dist, "all_gather_object", lambda parts, own: parts.__setitem__(slice(None), [own, ["other"]]))
+    for answer in (guard.predict, lambda texts: guard.evaluate(texts, [0, 1])):
+        with pytest.raises(RunError, match=r"The processes do not have the same model\. Give all the same"):
+            answer(SHORTCUT_TEXTS[:2])
+    monkeypatch.setattr(dist, "get_rank", lambda: 1)
+    first = [SimpleNamespace(chosen="mask")]
+    monkeypatch.setattr(dist, "all_gather_object", lambda parts, _: parts.__setitem__(slice(None), [first, []]))
+    with pytest.raises(RunError, match=r"elsewhere' of the first process is not there for another\. All processes"):
+        guard.audit_in_shards(source, tmp_path / "elsewhere", config=words)
+
     def closed(*_):
         raise RuntimeError("Connection closed by peer")
 
@@ -98,6 +110,14 @@ def test_what_other_processes_do_not_do_is_said(bert, monkeypatch, tmp_path):
         monkeypatch.setattr(dist, broken, closed)
         with pytest.raises(RunError, match="Another of the processes ended too early"):
             guard.audit_in_shards(source, tmp_path / "words", config=words, resume=True)
+
+
+def test_a_process_that_never_comes_is_waited_for_a_while_only(monkeypatch):
+    monkeypatch.setattr(processes, "_LONGEST_START", timedelta(seconds=1))
+    for name, value in {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(RunError, match="The 2 processes that are to work together did not find each other"):
+        processes.joined().__enter__()
 
 
 COMMANDS = {

@@ -48,6 +48,7 @@ from .results import AuditReport, input_line
 PARTIAL_SCHEMA_VERSION = 2
 MANIFEST = "partial-audit.json"
 DEFAULT_SHARD_SIZE = 2000
+_ONE_FOLDER = "All processes have to see one folder. What is finished is kept; go on with resume=True."
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,14 +118,10 @@ def audit_in_shards(
     begun, before = time.perf_counter(), classifier.spent.answers
     size = config.shard_size or (_started_with(folder) if resume else 0) or DEFAULT_SHARD_SIZE
     read = _read_once(source, classifier.label_ids, progress)
-    repeats = find_repeats(read.exact, read.near)
+    repeats, source = find_repeats(read.exact, read.near), _Unchanged(source, read.exact)
     (erasures,) = by_turns(1, lambda _: _tried(classifier, source, config, read, repeats))
     manifest = _manifest(classifier, config, size, read, erasures.chosen)
-    if own_rank() > 0:
-        wait_for_others()
-    _open_folder(folder, manifest, resume or own_rank() > 0)
-    if own_rank() == 0:
-        wait_for_others()
+    _open_folder_of_all(folder, manifest, resume)
     files = [_shard_file(folder, number) for number in range(-(-len(read.exact) // size))]
     _make_shards(classifier, source, config, files, size=size, told=(read, repeats, erasures.chosen), progress=progress)
 
@@ -180,8 +177,8 @@ def _make_shards(
     wait_for_others()
     if gone := [file.name for file in files if not file.exists()]:
         raise RunError(
-            f"{counted(len(gone), 'shard')} of another process cannot be found in '{files[0].parent}' ({gone[0]}). All "
-            "processes have to see one folder. What is finished is kept; go on with resume=True."
+            f"{counted(len(gone), 'shard')} of another process cannot be found in '{files[0].parent}' ({gone[0]}). "
+            + _ONE_FOLDER
         )
 
 
@@ -200,6 +197,34 @@ class _Read(NamedTuple):
     exact: Array
     near: Array
     labels: Array | None
+
+
+@dataclass(frozen=True)
+class _Unchanged:
+    """A source that was read before, when the keys of its N texts were `exact`, shape (N,): it says if they differ."""
+
+    source: TextSource
+    exact: Array
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    def chunks(self) -> Iterator[tuple[Texts, list[str] | None]]:
+        """See `data.TextSource`; a `DataError` before a text that is another one now, or is missing."""
+        done = 0
+        for texts, labels in self.source.chunks():
+            if [text_key(text) for text in texts] != self.exact[done : done + len(texts)].tolist():
+                break
+            yield texts, labels
+            done += len(texts)
+        else:
+            if done == len(self.exact):
+                return
+        raise DataError(
+            f"{self.name} was changed while it was read. Restore it and go on with resume=True, which keeps what is "
+            "finished, or start again when nothing writes to it."
+        )
 
 
 def _read_once(source: TextSource, label_ids: Callable[..., Array], progress: Progress | None) -> _Read:
@@ -313,6 +338,17 @@ def _open_folder(folder: Path, manifest: dict[str, Any], resume: bool) -> None:
             f"'{folder}' holds an unfinished audit that differs in {', '.join(other)}. Start it again with what it "
             "was started with, or remove the folder."
         )
+
+
+def _open_folder_of_all(folder: Path, manifest: dict[str, Any], resume: bool) -> None:
+    """`_open_folder` in the first process, then in the others, which have to find what the first one left there."""
+    if own_rank() > 0:
+        wait_for_others()
+        if not (folder / MANIFEST).exists():
+            raise RunError(f"'{folder}' of the first process is not there for another. {_ONE_FOLDER}")
+    _open_folder(folder, manifest, resume or own_rank() > 0)
+    if own_rank() == 0:
+        wait_for_others()
 
 
 def _started_with(folder: Path) -> int:

@@ -11,6 +11,7 @@ from .cost import n_characters as n_characters
 from .distributed import apart as apart
 from .distributed import by_turns as by_turns
 from .distributed import check_alone as check_alone
+from .distributed import check_same as check_same
 from .distributed import gather_shares as gather_shares
 from .distributed import joined as joined
 from .distributed import n_processes as n_processes

@@ -23,6 +23,7 @@ from ..typing import Array, Progress
 Result = TypeVar("Result")
 
 _apart = ContextVar("_apart", default=False)  # whether this process works for itself, though others run beside it
+_LONGEST_START = timedelta(minutes=30)  # for all to come together; who never comes is noticed by nothing else
 _LONGEST_WAIT = timedelta(days=30)  # for a process with more to do; one that ends is noticed at once
 
 
@@ -105,12 +106,29 @@ def wait_for_others() -> None:
             dist.barrier()
 
 
+def check_same(what: str, own: str) -> None:
+    """Refuse to share work where the processes differ in `what`, of which `own` is this one's hash.
+
+    Raises:
+        RunError: They differ, or another process ended before.
+    """
+    hashes = by_turns(n_processes(), lambda _: own)
+    if len({*hashes}) > 1:
+        raise RunError(
+            f"The processes do not have the same {what}. Give all the same files, let nothing write to those "
+            "meanwhile, and start all again."
+        )
+
+
 @contextmanager
 def _others() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # a connection that is closed, of several libraries
-        raise RunError("Another of the processes ended too early. See what it says, and start all again.") from error
+        raise RunError(
+            "Another of the processes ended too early. See what it says, and start all again, an audit in shards with "
+            "resume=True."
+        ) from error
 
 
 def gather_shares(own: Tensor, n: int) -> Tensor:
@@ -150,11 +168,20 @@ def joined() -> Iterator[None]:
     if int(os.environ.get("WORLD_SIZE", "1")) < 2 or dist.is_initialized():
         yield
         return
-    dist.init_process_group(_backend(), timeout=_LONGEST_WAIT)
+    from torch.distributed.rendezvous import rendezvous
+
+    try:
+        store, rank, world = next(iter(rendezvous("env://", timeout=_LONGEST_START)))
+    except dist.DistError as error:
+        raise RunError(
+            f"The {os.environ['WORLD_SIZE']} processes that are to work together did not find each other: {error}. See "
+            "what the others say, and start all again."
+        ) from error
+    dist.init_process_group(_backend(), store=store, rank=rank, world_size=world, timeout=_LONGEST_WAIT)
     try:
         yield
         # Whoever is done first waits: to leave while others still talk can end a process in PyTorch's threads.
-        dist.barrier()
+        wait_for_others()
     finally:
         dist.destroy_process_group()
 
