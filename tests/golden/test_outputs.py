@@ -11,6 +11,7 @@ import random
 import sys
 import time
 from collections.abc import Container, Sequence
+from datetime import date
 from itertools import count
 from pathlib import Path
 
@@ -87,12 +88,21 @@ class Road:
         return name
 
 
+class Stored(date):
+    """The day on which the outputs were stored."""
+
+    @classmethod
+    def today(cls):
+        return cls(2026, 11, 27)
+
+
 @pytest.fixture
 def road(cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
+    monkeypatch.setattr("shortcut_guardrail.cli.audit.date", Stored)
     monkeypatch.delitem(sys.modules, "deployed", raising=False)
     (tmp_path / "deployed.py").write_text(DEPLOYED, encoding="utf-8")
     yield Road(cli, tmp_path)
