@@ -146,7 +146,7 @@ LINES_OF = {
     "words that are added, and cues that are missing": 1_008,
     "audits over weeks": 788,
     "samples of large files": 592,
-    "work in several processes": 260,
+    "work in several processes": 263,
 }
 """The library's lines. Those of the house go up only by lines removed elsewhere, the others with what they name."""
 

@@ -115,6 +115,9 @@ def test_a_damaged_shard_is_noticed_and_computed_again(guard, tmp_path):
             again = guard.audit_in_shards(MemoryTexts(TEXTS), folder, config=CONFIG, resume=True)
         assert plain(again.report) == plain(first.report)
         assert [len(shard) for shard in again.shards()] == [10, 10, 10, 5]
+    file.unlink()
+    with pytest.raises(DataError, match=r"shard-000001\.npz' is lost"):
+        list(again.shards())
 
 
 def test_a_source_that_changes_while_it_is_read_is_refused_and_what_is_finished_stays(guard, tmp_path):

@@ -134,7 +134,10 @@ class Shard:
     @classmethod
     def from_file(cls, path: Path) -> Shard:
         """The shard that `to_bytes` wrote."""
-        digest, _, content = path.read_bytes().partition(b"\n")
+        try:
+            digest, _, content = path.read_bytes().partition(b"\n")
+        except FileNotFoundError as error:
+            raise DataError(f"'{path}' is lost. Audit with resume=True to compute it again.") from error
         if hashlib.sha256(content).hexdigest().encode() != digest:
             raise DataError(f"'{path}' is damaged: its content does not match its checksum.")
         words, arrays = read_numbers(content, f"'{path}'")
