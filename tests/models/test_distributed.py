@@ -86,7 +86,7 @@ def test_what_other_processes_do_not_do_is_said(bert, monkeypatch, tmp_path):
     monkeypatch.setattr(dist, "get_rank", lambda: 0)
     monkeypatch.setattr(dist, "barrier", lambda: None)
     monkeypatch.setattr(dist, "all_gather_object", lambda parts, done: parts.__setitem__(slice(None), [done, []]))
-    with pytest.raises(ConfigError, match="several processes audit unit='word'"):
+    with pytest.raises(ConfigError, match=r"several processes cannot share them\. Set unit='word'"):
         guard.audit_in_shards(source, tmp_path / "phrases")
     words = AuditConfig(unit="word", shard_size=10)
     with pytest.raises(RunError, match=r"2 shards of another process cannot be found in .*shard-000001"):

@@ -114,7 +114,7 @@ def audit_in_shards(
     require(reader, "masks", "an audit in shards")
     classifier = cast(TextClassifier, reader)
     if n_processes() > 1 and config.unit == "phrase":
-        raise ConfigError("Which phrases a shard has depends on those before, so several processes audit unit='word'.")
+        raise ConfigError("Phrases depend on earlier shards, so several processes cannot share them. Set unit='word'.")
     begun, before = time.perf_counter(), classifier.spent.answers
     size = config.shard_size or (_started_with(folder) if resume else 0) or DEFAULT_SHARD_SIZE
     read = _read_once(source, classifier.label_ids, progress)

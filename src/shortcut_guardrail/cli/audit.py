@@ -168,7 +168,7 @@ def audit(
     how["about"] |= {"labels": loading.labels} if loading.labels else {}
     in_shards = bool(shard_size or resume or large)
     if not in_shards:
-        check_alone("An audit in one piece", "They share one in shards of words: --shard-size 2000 --unit word.")
+        check_alone("An audit in one piece", "Several share one in shards of words: --shard-size 2000 --unit word.")
     with joined():
         try:
             guard = loading.load(model)
