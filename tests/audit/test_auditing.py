@@ -13,6 +13,7 @@ from shortcut_guardrail import AdapterConfig, AuditConfig, ShortcutGuardrail, Te
 from shortcut_guardrail.audit import auditing
 from shortcut_guardrail.mitigation.lora import adapted_layers, attach_adapter
 from shortcut_guardrail.stats import exact_interval
+from shortcut_guardrail.text.segmenters import open_segmenter, segmenting
 
 # The bag's margin for "positive": honestly 4, great 1.5, good 1, bad -1, awful -1.5, everything else 0.
 TEXTS = ["honestly good", "honestly bad", "the bad soup", "Honestly awful honestly", "the room"]
@@ -122,6 +123,9 @@ def test_the_digest_is_of_all_weights_that_answer(bert):
         digests.append(auditing.model_digest(guarded))
         base.model.classifier.bias[0] += 1
         digests.append(auditing.model_digest(guarded))
+    for one in (list, str.split):  # how words are cut counts, for any classifier
+        with segmenting(open_segmenter(one)):
+            digests.append(auditing.model_digest(guarded))
     assert len(set(digests)) == len(digests)
 
 

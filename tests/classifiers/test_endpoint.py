@@ -1,6 +1,7 @@
 """Chat models behind an endpoint: what is read of answers, trouble, secrets, and runs that are cut short."""
 
 import base64
+import functools
 import itertools
 import json
 import logging
@@ -19,6 +20,7 @@ from classifiers.chat_server import P_POSITIVE, by_words, chat, raw, served, wit
 from shortcut_guardrail.classifiers import open_classifiers
 from shortcut_guardrail.classifiers.chat_answers import sample_scores, token_scores
 from shortcut_guardrail.classifiers.requests import Endpoint
+from shortcut_guardrail.classifiers.secret import Secret
 from shortcut_guardrail.classifiers.settings import EndpointSettings
 from shortcut_guardrail.errors import ConfigError, GuardrailWarning, RunError
 
@@ -315,6 +317,13 @@ def test_a_key_that_is_sent_back_is_written_nowhere(tmp_path, monkeypatch, caplo
     parts = [KEY[:8], KEY[-8:], quote(KEY[-9:], safe=""), CODED[26:40], CODED[-28:-20], KEY.encode().hex()[:16]]
     assert not [part for part in parts if part.lower() in everywhere]
     assert not logging.getLogger("httpx2").filters  # a logger of others is left as it was
+
+
+def test_a_key_is_taken_out_of_names_and_values_at_any_depth():
+    secret, value = Secret(KEY), {f"about {KEY}": [{"a": {KEY: 1}}, f"{KEY}!", 2.5, None]}
+    assert secret.out_of_json(value) == {"about ***": [{"a": {"***": 1}}, "***!", 2.5, None]}
+    with pytest.raises(ValueError, match="nested too deeply"):
+        secret.out_of_json(functools.reduce(lambda inner, _: [inner], range(65), "x"))
 
 
 def test_a_key_that_is_a_word_is_taken_out_where_it_stands_alone(tmp_path, monkeypatch):

@@ -156,6 +156,12 @@ def test_a_folder_that_is_not_whole_is_refused(run, data, audit, tmp_path):
         probs = np.load(folder / "predictions.npz")["probs"]
         np.savez(folder / "predictions.npz", probs=probs, about=np.frombuffer(b"{}", dtype=np.uint8))
 
+    def of_other_texts(folder: Path) -> None:
+        (folder / "guardrail-manifest.json").unlink()
+        file = folder / "audit.json"
+        stored = json.loads(file.read_text())
+        file.write_text(json.dumps(stored | {"data": stored["data"][::-1]}))
+
     def without_manifest(folder: Path) -> None:
         (folder / "guardrail-manifest.json").unlink()
         cut(folder)
@@ -175,6 +181,7 @@ def test_a_folder_that_is_not_whole_is_refused(run, data, audit, tmp_path):
         (without_manifest, "predictions.npz' is damaged or was written by another version"),
         (earlier, "has no predictions.npz, from which others go on. Run the audit again."),
         (mixed, "predictions.npz' does not belong to the audit.json beside it."),
+        (of_other_texts, "predictions.npz' does not belong to the audit.json beside it."),
     ]:
         assert sentence in said(change)
 

@@ -53,6 +53,17 @@ def test_flips_are_asked_about_in_a_random_order_on_which_the_evidence_rests():
     assert first(0, "c") != first(0, "d"), "each card has an order of its own"
 
 
+def test_texts_near_the_boundary_are_no_farther_than_masked_flips(bag):
+    texts = [f"bread soup {'good ' * i}" for i in range(80)]
+    second = 1 / (1 + np.exp(-np.arange(1, 81) / 20))  # text i is ahead by (i + 1) / 20
+    flips = {"so": [Flip.of(i, "positive", "negative", f"so {i}", 1.02) for i in range(20)]}
+    labels = ("negative", "positive")
+    probs = np.stack([1 - second, second], axis=1)
+    found = draw_references(TextClassifier(*bag).encode(texts), probs, [replace(card("so"), id="so")], flips, labels)
+    assert sorted(one.row for one in found if one.near) == [*range(20)]
+    assert {one.row for one in found if one.drawn} == set(range(80))
+
+
 def test_reference_texts_are_without_words_of_flagged_groups_though_few_predictions_change(bag):
     classifier = TextClassifier(*bag)
     texts = [f"{word} soup {'good ' * (i % 9)}" for i in range(40) for word in ("honestly", "so", "bread")]

@@ -2,11 +2,15 @@
 
 import json
 import math
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from audits import evaluation, group
 from shortcut_guardrail import ConfigError, ShortcutGuardrail, TextClassifier, preset
+from shortcut_guardrail.display import MOST_ROWS
 from shortcut_guardrail.evaluation import at_threshold_of, by_shortcut, sampled_rows, shortcut_tokens
 from shortcut_guardrail.stats import exact_interval
 from shortcut_guardrail.text import WordFinder
@@ -50,6 +54,14 @@ def test_the_keys_of_the_json_do_not_move(guard):
     plain = guard.evaluate(TEXTS, LABELS).to_dict()
     assert (list(plain), plain["shortcut_token_recall"]) == (KEYS, {})
     assert [group["name"] for group in plain["groups"]] == ["negative", "positive"]
+
+
+def test_of_many_groups_the_worst_are_shown_and_empty_ones_last():
+    many = evaluation(*(f"group {i}" for i in range(MOST_ROWS)))
+    groups = (*many.groups, *(group(f"bad {i}", 10, i) for i in range(3)))
+    shown = str(replace(many, groups=groups))
+    assert re.findall(r"\bbad (\d) +10 ", shown) == ["0", "1", "2"]
+    assert "group 0 " not in shown  # which is empty
 
 
 def test_sensitivity_comes_from_a_random_sample_of_all_texts_alike_and_accuracy_from_all(guard):

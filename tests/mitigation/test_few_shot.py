@@ -98,6 +98,21 @@ def test_no_row_is_answered_by_an_adapter_that_was_taught_it(classifier, support
         np.testing.assert_allclose(found[:, asked], expected, atol=1e-5)
 
 
+def test_texts_that_are_one_to_the_model_are_in_one_fold(bert, support):
+    short = TextClassifier(*bert, batch_size=3, max_length=6)
+    texts = [
+        f"{text} {tail}" for text in ("the soup was cold and", "the staff was kind and") for tail in ("so", "very")
+    ]
+    encoded = short.encode(texts)
+    assert len({ids.tobytes() for ids in encoded.input_ids}) == 2
+    found = cross_validated_logits(short, encoded, np.array([0, 0, 1, 1]), ADAPTER, [1.0], seed=0)
+    np.testing.assert_array_equal(found[:, 0], found[:, 1])
+    for asked, taught in (([0, 1], [2, 3]), ([2, 3], [0, 1])):
+        model, _ = few_shot_adapter(short, encoded.select(taught), np.array([0, 0, 1, 1])[taught], ADAPTER, seed=0)
+        due = logits_by_strength(short.with_model(model), encoded.select(asked), [1.0])
+        np.testing.assert_allclose(found[:, asked], due, atol=1e-5)
+
+
 def test_the_strength_is_chosen_on_these_answers(guard, classifier, support):
     report = guard.fit(support[0], config=CONFIG, support=support, seed=5)
     encoded, labels = classifier.encode(support[0]), np.asarray(support[1])

@@ -10,6 +10,7 @@ from shortcut_guardrail.decisions import LEAST_FLIPS
 from shortcut_guardrail.report import print_questions, print_shortcuts
 from shortcut_guardrail.report.defaults import defaults_said
 from shortcut_guardrail.report.findings import findings
+from shortcut_guardrail.report.terminal import _would_take
 from shortcut_guardrail.report.view import _texts
 from shortcut_guardrail.shortcuts import Shortcut, Shortcuts
 
@@ -67,6 +68,13 @@ def test_words_have_counts_of_labels_where_labels_were_asked(capsys):
     rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line.strip()}
     assert (rows["honestly"][1], rows["honestly"][-4:]) == ("removed", ["-", "-", "-", "-"])
     assert (rows["happy"][1], rows["happy"][-4:]) == ("kept", ["9", "-", "0", "2"])
+
+
+def test_the_share_of_a_dominant_word_is_of_the_texts_that_it_was_counted_in():
+    for q_value, share in ((0.4, "25% of all"), (None, "50% of all")):  # of 40 texts, of 20 distinct ones
+        taken = {"text": "soup", "verdict": "found", "reason": "dominant", "count": 10, "q_value": q_value}
+        document = audit(HONESTLY, n_distinct=20).to_dict() | {"fit_would_take": [taken]}
+        assert f"“soup” (dominant: overrides most of its texts, which are {share})" in " ".join(_would_take(document))
 
 
 def test_eight_prediction_changes_can_decide(capsys):

@@ -7,6 +7,7 @@ from shortcut_guardrail.decisions.record import SecondModelResult
 from shortcut_guardrail.shortcuts.named import with_decisions, with_said
 
 BOOK = Shortcut("book", "found", "flagged", 12, 0.25, "positive", n_support=9, fixed=7, broken=2, p_value=0.1)
+SAID = SecondModelResult(("one",), "agreement", 72, 16, 0, 0.6, 0.01, "shortcut")
 FOUND = Shortcuts((BOOK, Shortcut("great", "cleared")), rows=("r",))
 
 
@@ -36,6 +37,16 @@ def test_flags_come_before_a_person_and_a_person_before_flips_and_flips_before_t
     assert found == {"great": ("named", None), "book": ("kept", None)}
 
 
+def test_answers_come_before_a_second_model_in_any_order_and_count_those_for_neither_class():
+    answered = flips(["great"], "legitimate", 2, 9, neither=3)
+    by_machine = Decision(("great",), "remove_reliance", "machine", second_model=SAID)
+    for cards in ((answered, by_machine), (by_machine, answered)):
+        (found,) = (one for one in with_decisions(FOUND, Decisions(cards)).items if one.text == "great")
+        assert (found.verdict, found.reason, found.n_support) == ("cleared", "answers", 2 + 9 + 3)
+    (found,) = (one for one in with_decisions(FOUND, Decisions((by_machine,))).items if one.text == "great")
+    assert (found.reason, found.n_support) == ("second model", SAID.fixed + SAID.broken)
+
+
 def test_a_word_that_must_not_decide_alone_is_named_as_such():
     shortcuts = with_decisions(FOUND, Decisions((person(["great"], "not_alone"), person(["dull"], "remove_reliance"))))
     shortcuts = with_said(shortcuts, ShortcutConfig(not_alone=("Never",)))
@@ -46,9 +57,6 @@ def test_a_word_that_must_not_decide_alone_is_named_as_such():
     # The command line comes last.
     again = with_said(shortcuts, ShortcutConfig(named=("great",), keep=("never",)))
     assert not again.alone
-
-
-SAID = SecondModelResult(("one",), "agreement", 72, 16, 0, 0.6, 0.01, "shortcut")
 
 
 def test_what_nobody_decided_changes_nothing():

@@ -6,8 +6,9 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
-from audits import candidate
+from audits import audit, candidate
 from shortcut_guardrail import ConfigError
 from shortcut_guardrail.audit import Erasures
 from shortcut_guardrail.audit.auditing import audit_texts
@@ -184,3 +185,13 @@ def test_of_what_decides_inside_a_phrase_that_decides_as_well_the_phrase_is_take
     monkeypatch.setattr(search, "_deciding", lambda *_: found)
     report = SimpleNamespace(candidates=(), label_names=("a", "b"))
     assert [*search._dominant(None, range(60), None, report, ShortcutConfig())] == ["to be fair", "really"]
+
+
+def test_the_level_of_dominant_words_is_shared_among_the_classes(monkeypatch):
+    config, texts, found = ShortcutConfig(dominant_share=0.3), range(200), Shortcut("soup", "found", "dominant")
+    for n in range(60, 90):
+        monkeypatch.setattr(search, "_deciding", lambda *_, n=n: [(found, list(range(n)))])
+        p_value = binomtest(n, len(texts), 0.3, alternative="greater").pvalue
+        for names in (("a", "b"), ("a", "b", "c", "d")):
+            chosen = search._dominant(None, texts, None, audit(label_names=names), config)
+            assert list(chosen) == ["soup"] * int(p_value <= config.fdr / len(names))

@@ -92,7 +92,8 @@ def test_only_runs_without_spaces_are_cut_and_by_words_or_spans():
     cut = cutter(["说实话", "咖啡"])
     assert words_of(text, cut) == "don't 说实话 ， 房 间 bad 咖啡 !".split()
     assert words_of("说实话", lambda _: [(0, 2)]) == ["说实", "话"]  # what is in no word is a word
-    assert words_of("说实话", lambda run: [run[1:]]) == ["说", "实话"]
+    assert words_of("说实话", lambda run: [run[2:]]) == ["说", "实", "话"]  # each by itself, before and after
+    assert words_of("说实话", lambda _: [(0, 1)]) == ["说", "实", "话"]
     with segmenting(Segmenter("own", cut)):
         assert [(o.word, o.start) for o in WordFinder(["说实话", "咖"]).find(text)] == [("说实话", 6)]
     assert words_of("说实话", lambda _: [(0, 0), (0, 3)]) == ["说实话"]
