@@ -4,12 +4,13 @@ import json
 import re
 from dataclasses import replace
 
+import fsspec
 import pytest
 
 from shortcut_guardrail import AuditConfig, ConfigError, DataError, GuardrailWarning, ShortcutGuardrail, TextClassifier
 from shortcut_guardrail.audit import auditing, streaming
 from shortcut_guardrail.audit.streaming import MANIFEST
-from shortcut_guardrail.data.sources import MemoryTexts
+from shortcut_guardrail.data.sources import FileTexts, MemoryTexts
 from tiny_models import SHORTCUT_TEXTS, planted_bag
 
 CONFIG = AuditConfig(unit="word", top_k=4, min_count=5, shard_size=10)
@@ -133,6 +134,24 @@ def test_a_source_that_changes_while_it_is_read_is_refused_and_what_is_finished_
             guard.audit_in_shards(source, folder, config=CONFIG)
         assert len([*folder.glob("*.npz")]) == (4 if whole == 3 else 0)
     assert guard.audit_in_shards(MemoryTexts(TEXTS), folder, config=CONFIG, resume=True).n_shards == 4
+
+
+def test_a_file_elsewhere_that_changes_is_refused_and_goes_on_once_it_is_restored(guard, tmp_path):
+    store, rows = fsspec.filesystem("memory"), "\n".join(["text", *TEXTS]).encode()
+    store.pipe("/elsewhere.csv", rows)
+
+    class Changing(FileTexts):
+        def chunks(self):
+            yield from super().chunks()
+            store.pipe("/elsewhere.csv", rows.replace(b"tea", b"tee"))
+
+    with pytest.raises(DataError, match=r"memory://elsewhere\.csv was changed while it was read\."):
+        guard.audit_in_shards(Changing("memory://elsewhere.csv"), tmp_path / "partial", config=CONFIG)
+    store.pipe("/elsewhere.csv", rows)
+    source = FileTexts("memory://elsewhere.csv")
+    audited = guard.audit_in_shards(source, tmp_path / "partial", config=CONFIG, resume=True)
+    assert plain(audited.report) == plain(guard.audit(TEXTS, config=CONFIG))
+    store.rm("/elsewhere.csv")
 
 
 def test_a_damaged_manifest_and_leftovers_of_no_audit(guard, tmp_path):

@@ -23,6 +23,8 @@ from ..data import (
     Texts,
     TextSource,
     files_of,
+    place_of,
+    public_name,
     read_data,
     to_json,
     write_folder,
@@ -164,7 +166,7 @@ def audit(
     found = None if large or sample else _read(data, given, loading.label_of(model))
     source: Any = FileTexts(data, **given) if found is None else MemoryTexts(found.texts, found.labels, name=data)
     how: dict[str, Any] = {"redact": redact, "hashes": not no_text_hashes, "overwrite": output.overwrite}
-    how["about"] = {"model": model, "data": data, "folder": str(out), "date": date.today().isoformat()}
+    how["about"] = {"model": model, "data": public_name(data), "folder": str(out), "date": date.today().isoformat()}
     how["about"] |= {"labels": loading.labels} if loading.labels else {}
     in_shards = bool(shard_size or resume or large)
     if not in_shards:
@@ -206,7 +208,8 @@ def audit(
 
 def _is_large(data: str) -> bool:
     try:
-        return files_of(data) != [data] or (Path(data).is_file() and Path(data).stat().st_size >= STREAMED_BYTES)
+        place = place_of(data)
+        return files_of(data) != [data] or (place.is_file() and place.stat().st_size >= STREAMED_BYTES)
     except (OSError, ValueError):  # which is told about when it is read
         return False
 

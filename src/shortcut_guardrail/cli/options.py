@@ -52,7 +52,7 @@ Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="Texts: a CSV, TSV, JSON, JSON Lines (.gz, .zst) or Parquet file, or a Hub data set (owner/name:split).",
+        help="Texts: file or URL (CSV, TSV, JSON, JSON Lines, Parquet; .gz, .zst) or Hub data set (owner/name:split).",
         show_default=False,
     ),
 ]

@@ -29,6 +29,8 @@ from .reading import check_texts as check_texts
 from .reading import label_ids as label_ids
 from .reading import read_data as read_data
 from .reading import read_shortcuts_file as read_shortcuts_file
+from .remote import place_of as place_of
+from .remote import public_name as public_name
 from .schema import Count as Count
 from .schema import Defined as Defined
 from .schema import NotEmpty as NotEmpty

@@ -113,9 +113,9 @@ def read_data(
     regard to case. The only column of a file is its text. With `text_column` named and no pair, texts are single.
 
     Args:
-        source: A path, its format given by the suffix (.csv, .tsv, .jsonl, .ndjson, .json, .parquet, and .gz or .zst
-            if compressed); or, where no such file exists and the name has no such suffix, a Hub data set such as
-            "owner/name", or a split of it such as "owner/name:validation". Without a split it is "test", else the only.
+        source: A path, or a URL for fsspec; the suffix gives the format (.csv, .tsv, .jsonl, .ndjson, .json, .parquet,
+            and .gz or .zst if compressed); or, where no such file exists and the name has no such suffix, a Hub data
+            set such as "owner/name", or a split such as "owner/name:validation". Without one it is "test", or the only.
         text_column: The column with the text, or with the first text of pairs.
         text_pair_column: The column with the second text of pairs.
         label_column: The column with the labels.

@@ -50,8 +50,8 @@ class FileTexts:
     the first piece that has one.
 
     Args:
-        source: A file, a folder with files, or a pattern such as `texts/*.csv.gz`; all have the same columns. For these
-            see `data.read_data`.
+        source: A file, a folder with files, or a pattern such as `texts/*.csv.gz` or `s3://bucket/*.csv`; all have the
+            same columns. For these see `data.read_data`.
         label_column: Without it there are no labels.
     """
 

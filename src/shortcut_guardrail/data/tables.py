@@ -23,6 +23,7 @@ from typing import Any, TextIO, cast
 
 from ..errors import DataError
 from .messages import counted, first_few, grouped, kind_of, listed, nested, one_line, sentence, shortened
+from .remote import RemoteFile, place_of, public_name
 
 FORMATS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
@@ -72,13 +73,12 @@ def open_tables(name: str, *, size: int = sys.maxsize) -> Generator[Table, None,
     Raises:
         DataError: It cannot be found or read, or two of its columns have one name.
     """
-    path = Path(name)
-    suffix = _format_of(path)
+    path, suffix = place_of(name), _format_of(name)
     if not name.strip():
         raise DataError("The name of the data file is empty.")
     exists = _exists(path, name)
     if not exists and suffix not in FORMATS and (hub := _HUB_NAME.fullmatch(name)):
-        yield _read_hub(hub["name"], hub["split"])
+        yield from _read_hub(hub["name"], hub["split"], size)
         return
     if not exists:
         raise DataError(_missing_file(path, name))
@@ -100,8 +100,9 @@ def open_tables(name: str, *, size: int = sys.maxsize) -> Generator[Table, None,
             yield from _in_pieces(_json_records(lines), name, size)
 
 
-def _format_of(path: Path) -> str:
+def _format_of(name: str) -> str:
     """Its suffix in lower case, without one of `COMPRESSED`."""
+    path = Path(public_name(name))
     return Path(path.stem if path.suffix.lower() in COMPRESSED else path.name).suffix.lower()
 
 
@@ -111,18 +112,21 @@ def files_of(name: str) -> list[str]:
     Raises:
         DataError: There is none whose suffix names a format.
     """
-    place = Path(name)
-    if not place.is_dir() and (place.exists() or not has_magic(name)):
+    place = place_of(name)
+    if not place.is_dir() and (place.exists() or not has_magic(public_name(name))):
         return [name]
-    pattern = str(Path(escape(name), "**", "*")) if place.is_dir() else name
-    files = [one for one in map(Path, glob(pattern, recursive=True)) if one.is_file()]
-    found = sorted(str(one) for one in files if _format_of(one) in FORMATS)
+    if isinstance(place, RemoteFile):
+        files = place.files()
+    else:
+        pattern = str(Path(escape(name), "**", "*")) if place.is_dir() else name
+        files = [str(one) for one in map(Path, glob(pattern, recursive=True)) if one.is_file()]
+    found = sorted(one for one in files if _format_of(one) in FORMATS)
     if not found:
         raise DataError(f"'{name}' names no file that can be read. Their names must end in {', '.join(FORMATS)}.")
     return found
 
 
-def _exists(path: Path, source: str) -> bool:
+def _exists(path: Path | RemoteFile, source: str) -> bool:
     """Whether a file is there; what is none, or cannot be looked at, is a `DataError`."""
     try:
         if path.is_dir():
@@ -172,7 +176,7 @@ def _values(records: list[dict[str, Any]], name: str) -> list[Any]:
 
 def _csv_tables(first: str, lines: Iterator[str], source: str, size: int) -> Iterator[Table]:
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
-    usual = "\t" if _format_of(Path(source)) == ".tsv" else ","
+    usual = "\t" if _format_of(source) == ".tsv" else ","
     if named := re.fullmatch(r"sep=([,;|\t])\s*", first):  # a line that spreadsheets write for each other
         separator, lines = named[1], ("\n" if line is first else line for line in lines)
     else:
@@ -278,7 +282,7 @@ def _json_records(lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any] | 
             yield line, record if is_object else f"{kind_of(record)}, but each line must be a JSON object"
 
 
-def _is_list(path: Path, source: str) -> bool:
+def _is_list(path: Path | RemoteFile, source: str) -> bool:
     """Whether a JSON file is one array, or one object with an array, rather than JSON Lines."""
     with closing(_text_lines(path, source, _BLOCK)) as file:
         read = _Json(file)
@@ -380,7 +384,7 @@ def unique_keys(items: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
-def _parquet_tables(path: Path, source: str, size: int) -> Iterator[Table]:
+def _parquet_tables(path: Path | RemoteFile, source: str, size: int) -> Iterator[Table]:
     with _open_parquet(path, f"{source} cannot be read as Parquet") as file:
         columns = list(file.schema_arrow.names)
         total = file.metadata.num_rows
@@ -401,25 +405,28 @@ def _parquet_tables(path: Path, source: str, size: int) -> Iterator[Table]:
     return map(read, range(0, max(total, 1), size))
 
 
-def _parquet_values(path: Path, source: str, column: str, batch_size: int) -> Iterator[list[Any]]:
+def _parquet_values(path: Path | RemoteFile, source: str, column: str, batch_size: int) -> Iterator[list[Any]]:
     with _open_parquet(path, f"{source}: column '{column}' cannot be read") as file:
         for batch in file.iter_batches(batch_size=batch_size, columns=[column]):
             yield batch.column(column).to_pylist()
 
 
 @contextmanager
-def _open_parquet(path: Path, failure: str) -> Iterator[Any]:
+def _open_parquet(path: Path | RemoteFile, failure: str) -> Iterator[Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path) as file:
+        with path.open("rb") as raw, pq.ParquetFile(raw) as file:
             yield file
+    except DataError:
+        raise
     except (OSError, ValueError, pa.ArrowException) as error:
         raise DataError(f"{failure} ({one_line(error)}).") from error
 
 
-def _read_hub(name: str, split: str | None) -> Table:
+def _read_hub(name: str, split: str | None, size: int) -> Iterator[Table]:
+    """A data set that is downloaded the first time, so that it can be read often, and whose copy is read in pieces."""
     import datasets
 
     near = _near_files(Path(name))
@@ -439,11 +446,18 @@ def _read_hub(name: str, split: str | None) -> Table:
                 f"'{name}:{splits[0]}'."
             )
         loaded = loaded["test" if "test" in splits else splits[0]]
-    rows = list(range(1, len(loaded) + 1))
-    return Table(list(loaded.column_names), rows, "row", lambda column: list(loaded[column]), [])
+
+    def column(name: str, *, start: int) -> list[Any]:
+        return list(loaded.select_columns(name)[start : start + size][name])
+
+    for start in range(0, max(len(loaded), 1), size):
+        rows = list(range(start + 1, min(start + size, len(loaded)) + 1))
+        yield Table(list(loaded.column_names), rows, "row", partial(column, start=start), [])
 
 
-def _missing_file(path: Path, source: str) -> str:
+def _missing_file(path: Path | RemoteFile, source: str) -> str:
+    if isinstance(path, RemoteFile):
+        return f"There is no file {source}."
     if not path.parent.is_dir():
         return f"There is no file {source}: its folder, {path.parent}, does not exist."
     return f"There is no file {source}.{_near_files(path)}"
@@ -493,7 +507,7 @@ def read_mapping(file: Path, name: str, what: str) -> dict[str, Any]:
     return found
 
 
-def _text_lines(path: Path, source: str, most: int = LONGEST_LINE + 1) -> Generator[str, None, None]:
+def _text_lines(path: Path | RemoteFile, source: str, most: int = LONGEST_LINE + 1) -> Generator[str, None, None]:
     """The lines of a text file with their ends, each at most so long, under the rules of `read_utf8`."""
     if not _exists(path, source):
         raise DataError(_missing_file(path, source))
@@ -511,20 +525,21 @@ def _text_lines(path: Path, source: str, most: int = LONGEST_LINE + 1) -> Genera
 
 
 @contextmanager
-def _opened(path: Path, **how: Any) -> Iterator[TextIO]:
+def _opened(path: Path | RemoteFile, **how: Any) -> Iterator[TextIO]:
     """A text file, which may be compressed; what is no such file, or cut off, is an `OSError`."""
     compression = COMPRESSED.get(path.suffix.lower())
-    if compression is None:
-        with path.open(**how) as file:
-            yield file
-        return
-    import pyarrow as pa
+    with path.open("rb") as raw:
+        if compression is None:
+            with TextIOWrapper(raw, **how) as file:
+                yield file
+            return
+        import pyarrow as pa
 
-    try:
-        with pa.input_stream(str(path), compression=compression) as stream, TextIOWrapper(stream, **how) as file:
-            yield file
-    except pa.ArrowException as error:
-        raise OSError(one_line(error)) from error
+        try:
+            with pa.input_stream(raw, compression=compression) as stream, TextIOWrapper(stream, **how) as file:
+                yield file
+        except pa.ArrowException as error:
+            raise OSError(one_line(error)) from error
 
 
 def _line_fault(line: str) -> str:
