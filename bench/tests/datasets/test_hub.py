@@ -23,8 +23,11 @@ class Split:
         self._columns = columns
         self.column_names = list(columns)
 
-    def __getitem__(self, name):
-        return self._columns[name]
+    def select_columns(self, name):
+        return Split(**{name: self._columns[name]})
+
+    def __getitem__(self, key):
+        return self._columns[key] if isinstance(key, str) else {name: all_[key] for name, all_ in self._columns.items()}
 
     def __len__(self):
         return len(self._columns[self.column_names[0]])
