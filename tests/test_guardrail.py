@@ -259,7 +259,7 @@ WANTED = {"strategy": "mask", "strength": 0.4, "shortcuts": ("a",), "keep": ("b"
 FIT = {"texts": TEXTS, "config": STRONG, "seed": 5}
 CERTIFY = {"unlabelled": TEXTS, "config": CertifyConfig(0.1, 0.9)}
 LABEL = {"unlabelled": TEXTS, "n": 3}
-SHARDS = {"source": "s", "config": AuditConfig(top_k=3), "resume": True}
+SHARDS = {"source": "s", "config": AuditConfig(top_k=3), "resume": True, "map_shards": reversed}
 EXPORT = {"format": "onnx", "int8": True, "texts": TEXTS, "overwrite": True}
 PUSH = {"repo_id": "me/guard", "private": False, "license": "mit", "revision": "r", "token": "t"}
 ASK = {"cards": "all", "n": 7, "n_total": 20, "seed": 5, "shortcuts": ["a"]}

@@ -476,6 +476,7 @@ class ShortcutGuardrail(Shown):
         config: AuditConfig | None = None,
         resume: bool = False,
         strength: float | None = None,
+        map_shards: Callable[..., Iterable[Any]] | None = None,
         progress: Progress | bool | None = None,
     ) -> ShardedAudit:
         """An audit of a corpus of any size: one shard is in memory at a time, and finished shards stay in a folder.
@@ -484,15 +485,16 @@ class ShortcutGuardrail(Shown):
             source: The texts, e.g. `FileTexts("texts.csv")`.
             folder: Where the shards are kept. It is not removed.
             resume: Continue an interrupted audit in the folder.
+            map_shards: What computes shards in place of `map`, in other processes for example. The function that it is
+                given can be pickled. Results may come in any order. Only for words and tokens (docs/howto/cluster.md).
 
         Raises:
             ConfigError: The folder has an audit of something else, or has one and `resume` is not set.
         """
         progress = shown_progress(progress)
         with self._at_strength(strength) as reader:
-            return audit_in_shards(
-                reader, source, config or AuditConfig(), Path(folder), resume=resume, progress=progress
-            )
+            how: dict[str, Any] = {"resume": resume, "map_shards": map_shards, "progress": progress}
+            return audit_in_shards(reader, source, config or AuditConfig(), Path(folder), **how)
 
     @one_at_a_time
     def audit_sample(
@@ -995,9 +997,9 @@ class ShortcutGuardrail(Shown):
                 predictions, threshold = at_threshold_of(logits, like.predicted)
             if len(rows):
                 saliency = important_tokens(cast(TextClassifier, classifier), sample, config, progress)
-                effects = partial(effects_of, classifier, sample, erasure=_erasure(classifier), progress=progress)
-                own = effects(saliency.positions)
-                base = None if of_base is None else effects(of_base)
+                erasure: Erasure = "cut" if classifier.mask_token_id is None else "mask"
+                effects = partial(effects_of, classifier, sample, erasure=erasure, progress=progress)
+                own, base = effects(saliency.positions), None if of_base is None else effects(of_base)
                 held = None if tokens is None else [tokens[i] for i in rows]
                 measured = summarize_sensitivity(sample, saliency, own, base_effects=base, shortcut_tokens=held)
         of: dict[str, Any] = {"shortcut_tokens": tokens, "sensitivity": measured, "threshold": threshold}
@@ -1155,10 +1157,6 @@ class ShortcutGuardrail(Shown):
         with self._at_strength(record.debias_strength) as classifier:
             compared = [] if texts is None else check_texts(texts)
             return export_guard(cast(TextClassifier, classifier), record, Path(folder), texts=compared, **how)
-
-
-def _erasure(reader: Reader) -> Erasure:
-    return "cut" if reader.mask_token_id is None else "mask"
 
 
 def _answered(reader: Reader, texts: Sequence[Text], rows: Array, progress: Progress | None) -> tuple[Array]:

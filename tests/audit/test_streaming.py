@@ -1,6 +1,7 @@
 """Audits in shards: the same numbers as in one piece, resumed where they stopped, damaged parts noticed."""
 
 import json
+import pickle
 import re
 from dataclasses import replace
 
@@ -37,6 +38,29 @@ def test_shards_give_what_one_piece_gives(guard, tmp_path, unit):
     audited = guard.audit_in_shards(MemoryTexts(texts, labels), tmp_path / "partial", config=config)
     assert (audited.n_shards, plain(audited.report)) == (4, plain(guard.audit(texts, labels=labels, config=config)))
     assert audited.report.candidates[0].labelled is not None
+
+
+def test_shards_that_others_compute_in_any_order_give_the_same_bits(guard, tmp_path):
+    def elsewhere(compute, shards):
+        compute, *shards = pickle.loads(pickle.dumps([compute, *shards]))
+        assert {len(known["repeats"].weights) for *_, known in shards} == {10, 3}  # not all of the corpus travels
+        return map(compute, reversed(shards))
+
+    texts, labels = [*TEXTS, TEXTS[0], *TEXTS[3:20]], ["positive", "negative"] * 26 + ["negative"]
+    for unit in ("word", "token"):
+        config, found = replace(CONFIG, unit=unit), []
+        for how in (None, elsewhere):
+            source, folder = MemoryTexts(texts, labels), tmp_path / f"{unit} {how}"
+            audited = guard.audit_in_shards(source, folder, config=config, map_shards=how)
+            files = {file.name: file.read_bytes() for file in folder.iterdir()}
+            found.append((files, {**audited.report.to_dict(), "seconds": None}, [*audited.inputs()]))
+        assert json.dumps(found[0][1:]) == json.dumps(found[1][1:])
+        assert (found[0][0], len(found[0][0])) == (found[1][0], 7)
+    said = ({"config": replace(CONFIG, unit="phrase")}, "Phrases depend"), ({"config": CONFIG}, "A segmenter does not")
+    guard = ShortcutGuardrail(guard._base.model, guard._base.tokenizer, segmenter=str.split)
+    for given, message in said:
+        with pytest.raises(ConfigError, match=message):
+            guard.audit_in_shards(MemoryTexts(texts), tmp_path / "none", map_shards=map, **given)
 
 
 @pytest.fixture

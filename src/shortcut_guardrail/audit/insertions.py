@@ -130,7 +130,8 @@ class _Trial:
         self.classes = probs.argmax(axis=1)
         self.rng = np.random.default_rng(0)
         self.n_predictions = 0
-        counts = Counter(word for text in texts for word in {w for part in sides(text) for w in _words(part)})
+        words = ({unit_key(part[a:b]) for part in sides(text) for a, b in word_spans(part)} for text in texts)
+        counts = Counter(word for of in words for word in of)
         ordered = sorted(counts, key=lambda word: (counts[word], word))
         self.vocabulary, self.counts = ordered, np.array([counts[word] for word in ordered])
 
@@ -208,7 +209,3 @@ def with_words(text: str, words: Sequence[str], place: str) -> str:
 def sides(text: Text) -> tuple[str, ...]:
     """The text, or both of a pair."""
     return (text,) if isinstance(text, str) else text
-
-
-def _words(text: str) -> list[str]:
-    return [unit_key(text[start:end]) for start, end in word_spans(text)]

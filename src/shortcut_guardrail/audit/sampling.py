@@ -166,7 +166,9 @@ class Corpus:
             if len(more) > 2 * size + 1000:
                 more, place = _lowest(more, size, place)
         more, place = _lowest(more, size, place)
-        first = [_Drawn(0.0, row, text, label) for row, text, label in _rows_of(base)]
+        labels: Sequence[str | None] = base.labels or [None] * len(base.rows)
+        rows = zip(base.rows.tolist(), cast("Sequence[Text]", base.texts), labels, strict=True)
+        first = [_Drawn(0.0, *row) for row in rows]
         return self._sample([*first, *more], base.drawing.base, dict.fromkeys(words, self._below(place)))
 
     def _below(self, place: float) -> Below:
@@ -212,11 +214,6 @@ def _lowest(texts: list[_Drawn], size: int, place: float) -> tuple[list[_Drawn],
     left out already."""
     ordered = sorted(texts, key=lambda one: one.place)
     return ordered[:size], ordered[size].place if len(ordered) > size else place
-
-
-def _rows_of(sample: Sample) -> Iterator[tuple[int, Text, str | None]]:
-    labels: Sequence[str | None] = sample.labels or [None] * len(sample.rows)
-    return zip(sample.rows.tolist(), cast("Sequence[Text]", sample.texts), labels, strict=True)
 
 
 def mixed(x: Array) -> Array:

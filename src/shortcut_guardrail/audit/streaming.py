@@ -11,7 +11,7 @@ import itertools
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,7 +37,7 @@ from ..models import (
     own_share,
     wait_for_others,
 )
-from ..text import Repeats, evidence_key, find_repeats, text_key
+from ..text import Repeats, evidence_key, find_repeats, segmenter_name, text_key
 from ..typing import Array, Erasure, Progress
 from .auditing import check_ordinary, complete, make_report, model_digest, texts_fingerprint
 from .erasures import Erasures, sampled_texts, try_erasures
@@ -93,6 +93,7 @@ def audit_in_shards(
     folder: Path,
     *,
     resume: bool = False,
+    map_shards: Callable[..., Iterable[Any]] | None = None,
     progress: Progress | None = None,
 ) -> ShardedAudit:
     """Audit texts a shard at a time; a shard that is finished is on disk and is not computed again.
@@ -100,30 +101,32 @@ def audit_in_shards(
     Args:
         config: `shard_size` is the number of inputs to a shard; 0 takes that of the audit to resume, else 2,000.
         folder: Where shards are kept. They hold the words of the texts; remove them when they are not needed any more.
-        resume: Go on with what an interrupted audit left in the folder. A damaged shard is computed again.
+        resume, map_shards: See `ShortcutGuardrail.audit_in_shards`. A damaged shard is computed again.
 
     Several processes that `models.joined` joins share the shards, in one folder; each returns the same audit.
 
     Raises:
         ConfigError: The folder holds an audit and `resume` is not set, or one of another model, file or configuration.
-            Several processes are to audit phrases.
+            Several processes are to audit phrases, or `map_shards` to cut words by a segmenter.
         RunError: The disk is full, or another process ended or wrote its shards elsewhere.
     """
     whole = "An audit in one piece does without: leave shard_size out. "
     require(reader, "gradients", "an audit in shards", otherwise=whole)
     require(reader, "masks", "an audit in shards")
     classifier = cast(TextClassifier, reader)
-    if n_processes() > 1 and config.unit == "phrase":
+    if config.unit == "phrase" and (n_processes() > 1 or map_shards):
         raise ConfigError("Phrases depend on earlier shards, so several processes cannot share them. Set unit='word'.")
+    if map_shards and segmenter_name() is not None:
+        raise ConfigError("A segmenter does not reach the processes of map_shards. Leave one of the two out.")
     begun, before = time.perf_counter(), classifier.spent.answers
     size = config.shard_size or (_started_with(folder) if resume else 0) or DEFAULT_SHARD_SIZE
     read = _read_once(source, classifier.label_ids, progress)
     repeats, source = find_repeats(read.exact, read.near), _Unchanged(source, read.exact)
     (erasures,) = by_turns(1, lambda _: _tried(classifier, source, config, read, repeats))
-    manifest = _manifest(classifier, config, size, read, erasures.chosen)
-    _open_folder_of_all(folder, manifest, resume)
+    _open_folder_of_all(folder, _manifest(classifier, config, size, read, erasures.chosen), resume)
     files = [_shard_file(folder, number) for number in range(-(-len(read.exact) // size))]
-    _make_shards(classifier, source, config, files, size=size, told=(read, repeats, erasures.chosen), progress=progress)
+    made = partial(map_shards or map, partial(_computed, classifier, config, erasures.chosen))
+    _make_shards(classifier, source, files, size=size, told=(read, repeats), made=made, progress=progress)
 
     def finish(_: int) -> AuditReport:
         report = make_report(
@@ -133,8 +136,8 @@ def audit_in_shards(
             texts_of=lambda rows: {row: text for row, text in enumerate(_every(source)) if row in rows},
             erasures=erasures,
         )
-        report = replace(report, probs=_probs(files, repeats))
         pieces = partial(_distinct_texts, classifier, source, folder, size)
+        report = replace(report, probs=_probs(files, repeats))
         return complete(report, classifier, pieces, read.exact, config, progress)
 
     (report,) = by_turns(1, finish)
@@ -143,37 +146,56 @@ def audit_in_shards(
     return ShardedAudit(replace(report, answers=answers, seconds=seconds), folder, len(files), repeats)
 
 
+_Unfinished = tuple[int, Texts, dict[str, Any]]  # a shard's first row, its distinct texts, what `make_shard` is told
+
+
+def _computed(classifier: TextClassifier, config: AuditConfig, erasure: Erasure, one: _Unfinished) -> tuple[Shard, int]:
+    """A shard, and how many answers it took."""
+    (start, texts, known), before = one, classifier.spent.answers
+    encoded = classifier.encode(texts)
+    check_ordinary(encoded, start + known["rows"] + 1)
+    measured = measure(classifier, attribute(classifier, encoded, config), config, erasure)
+    shard = make_shard(classifier, config, measured, erasure, **known)
+    return replace(shard, rows=start + shard.rows), classifier.spent.answers - before
+
+
 def _make_shards(
     classifier: TextClassifier,
     source: TextSource,
-    config: AuditConfig,
     files: Sequence[Path],
     *,
     size: int,
-    told: tuple[_Read, Repeats, Erasure],
+    told: tuple[_Read, Repeats],
+    made: Callable[[Iterator[_Unfinished]], Iterable[tuple[Shard, int]]],
     progress: Progress | None,
 ) -> None:
     """Compute this process's share of the shards that are not finished, and wait for the others'."""
-    read, repeats, erasure = told
-    n, own, phrases = len(read.exact), set(files[own_share(len(files))]), tuple[str, ...]()
-    with apart():
+    (read, repeats), own, phrases = told, set(files[own_share(len(files))]), set[str]()
+
+    def unfinished() -> Iterator[_Unfinished]:
         for number, texts in enumerate(in_pieces(source, size)):
             if files[number] not in own:
                 continue
-            shard = _finished(files[number])
-            if shard is None:
-                chosen = np.flatnonzero(repeats.weights[number * size : (number + 1) * size])
-                chosen = chosen if len(chosen) else np.array([0])  # a shard without a text would need care everywhere
-                rows = number * size + chosen
-                encoded = classifier.encode(cast(Texts, [texts[i] for i in chosen]))
-                check_ordinary(encoded, rows + 1)
-                measured = measure(classifier, attribute(classifier, encoded, config), config, erasure)
-                more: dict[str, Any] = {"rows": rows, "repeats": repeats, "labels": read.labels}
-                shard = make_shard(classifier, config, measured, erasure, known_phrases=phrases, **more)
-                _write_shard(files[number], shard)
-            phrases = tuple(sorted({*phrases, *shard.phrases}))
+            if shard := _finished(files[number]):
+                phrases.update(shard.phrases)
+                continue
+            part = slice(number * size, (number + 1) * size)
+            of = Repeats(repeats.same_as[part], repeats.weights[part], repeats.evidence[part])
+            # A shard without a text would need care everywhere.
+            chosen = np.flatnonzero(of.weights) if of.weights.any() else np.array([0])
+            known: dict[str, Any] = {"rows": chosen, "repeats": of, "known_phrases": tuple(sorted(phrases))}
+            known["labels"] = None if read.labels is None else read.labels[part]
+            yield part.start, cast(Texts, [texts[i] for i in chosen]), known
+
+    answers = classifier.spent.answers
+    with apart():
+        for shard, taken in made(unfinished()):
+            number, answers = int(shard.rows[0]) // size, answers + taken
+            _write_shard(files[number], shard)
+            phrases.update(shard.phrases)
             if progress is not None:
-                progress("Auditing", min((number + 1) * size, n), n)
+                progress("Auditing", min((number + 1) * size, len(read.exact)), len(read.exact))
+    classifier.spent.answers = answers  # those of other processes, too
     wait_for_others()
     if gone := [file.name for file in files if not file.exists()]:
         raise RunError(
