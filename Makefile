@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: demo test lint tests test-gpu test-lowest fuzz docs dist speed clean
+.PHONY: demo test lint tests test-gpu test-lowest test-ray fuzz docs dist speed clean
 
 # Real texts for `make speed`: a folder with sst2, goemotions_shortcuts and yelp.
 DATA ?= ../shared/data
@@ -53,6 +53,15 @@ test-lowest:
 	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST) --constraint $(LOWEST)/versions.txt \
 		hypothesis matplotlib psutil pytest scikit-learn statsmodels
 	$(LOWEST)/bin/python -m pytest -W default $(LOWEST_TESTS)
+
+# The example that audits on a Ray cluster, with a cluster of this machine.
+RAY := build/ray
+test-ray:
+	$(PYTHON) -m venv $(RAY)
+	$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check $$(grep '^torch==' constraints.txt)
+	$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable . \
+		psutil pytest 'ray>=2.60,<3'
+	$(RAY)/bin/python -m pytest tests/audit/test_ray.py
 
 # Wheels and sdists of both distributions, and each wheel alone in an environment of its own.
 dist:
