@@ -1,11 +1,14 @@
 """A masked copy differs in one place, and texts are counted, not copies."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
 
 from shortcut_guardrail.attribution.occlusion import mask_variants, masking_effects
 from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.typing import Erasure
 
 
 def test_each_copy_differs_in_its_own_place():
@@ -33,5 +36,9 @@ def test_of_a_span_all_is_taken_out_and_nothing_besides(bag, erasure):
 def test_progress_counts_texts(bag):
     classifier, told = TextClassifier(*bag), []
     encoded, positions = classifier.encode(["good soup", "soup"]), torch.tensor([[1, 2], [1, -1]]).numpy()
-    masking_effects(classifier, encoded, positions, progress=lambda *now: told.append(now))
-    assert told[-1] == ("Masking", 2, 2)
+    for erasure in get_args(Erasure):
+        how = {"erasure": erasure, "stage": f"By {erasure}", "progress": lambda *now: told.append(now)}
+        masking_effects(classifier, encoded, positions, **how)
+        n = 2 if erasure == "mask" else 3  # copies where they are texts of their own
+        assert told[-1] == (f"By {erasure}", n, n)
+    assert {stage for stage, *_ in told} == {f"By {erasure}" for erasure in get_args(Erasure)}

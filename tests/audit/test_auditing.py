@@ -108,6 +108,11 @@ def test_of_what_is_too_rare_the_reason_says_how_many_texts_would_do():
         assert auditing._reason(sums, outcomes, 0, "positive") == said
 
 
+def test_texts_that_were_cut_are_counted_as_often_as_they_occur(bag):
+    texts = ["the soup was good and warm"] * 3 + ["good soup", "bad soup"]
+    assert ShortcutGuardrail(*bag, max_length=5).audit(texts).n_truncated == 3
+
+
 def test_the_digest_is_of_all_weights_that_answer(bert):
     base = TextClassifier(*bert)
     guarded = base.with_model(attach_adapter(base, AdapterConfig()))

@@ -56,6 +56,26 @@ def test_words_of_one_meaning_and_class_are_one_set(classifier):
     assert groups(classifier, ("bad", "a", 3), ("awful", "a", 2)) == [{"bad", "awful"}]
 
 
+def test_inflected_words_and_phrases_that_hold_a_word_are_one_set_and_a_phrase_joins_no_two():
+    classifier = meaning_bag({}, {"soup": 0, "good": 1})
+    soup, soups, this_soup, this = ("soup", "a", 1), ("soups", "a", 1), ("this soup", "a", 1), ("this", "a", 9)
+    assert groups(classifier, soup, soups, this_soup, this) == [{"this"}, {"soup", "soups", "this soup"}]
+    good, both = ("good", "a", 5), ("good soup", "a", 1)
+    # The phrase goes to the word on which more predictions depend, and the two words stay apart.
+    assert groups(classifier, soup, soups, good, both) == [{"good", "good soup"}, {"soup", "soups"}]
+    assert groups(classifier, ("soup", "a", 9), good, both) == [{"soup", "good soup"}, {"good"}]
+
+
+def test_a_flagged_word_brings_what_is_much_alike_and_of_found_words_what_is_a_little_alike():
+    flagged = ("honestly", "a", 9, True, "flagged")
+    # Two that are less alike to each other than `ALIKE`; what was found has a card of its own.
+    for cosine, brought in ((0.4, [{"honestly"}, {"really", "good"}]), (0.3, [{"honestly"}, {"good"}, {"really"}])):
+        words = ("really", "a", 1), ("good", "a", 1)
+        assert groups(slanted(really=cosine, good=cosine), flagged, *words) == brought
+    for cosine, brought in ((0.17, [{"honestly", "really"}]), (0.13, [{"honestly"}, {"really"}])):
+        assert groups(slanted(really=cosine), flagged, ("really", "a", 1, True)) == brought
+
+
 def slanted(**cosines: float) -> TextClassifier:
     """ "honestly" lies in one direction; each of the others has this cosine to it, and else a direction of its own."""
     classifier = meaning_bag({}, {"honestly": 0})

@@ -29,6 +29,15 @@ def test_every_flip_is_asked_about_once_however_many_cards_it_serves():
     assert {q.id for q in questions}.isdisjoint(q.id for q in Drawing("audit-2", NAMES).of_flips(FLIPS)[0])
 
 
+def test_a_text_that_serves_two_cards_is_paid_for_once():
+    drawing = Drawing("audit-1", NAMES)
+    all_of_them, keys = drawing.of_flips(FLIPS, n=0, total=100)
+    shared = Counter(key.id for key in keys).most_common(1)[0][1]
+    assert (shared, len(all_of_them)) == (2, len({key.id for key in keys}))
+    assert drawing.of_flips(FLIPS, n=0, total=len(all_of_them)) == (all_of_them, keys)
+    assert len(drawing.of_flips(FLIPS, n=0, total=len(all_of_them) - 1)[0]) == len(all_of_them) - 1
+
+
 def test_a_question_tells_nothing_of_the_card_and_the_seed_fixes_the_order():
     questions, _ = drawn()
     assert {f for q in questions for f in vars(q)} == {"id", "row", "text", "option_a", "option_b"}

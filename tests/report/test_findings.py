@@ -10,8 +10,9 @@ from shortcut_guardrail.decisions import LEAST_FLIPS
 from shortcut_guardrail.report import print_questions, print_shortcuts
 from shortcut_guardrail.report.defaults import defaults_said
 from shortcut_guardrail.report.findings import findings
+from shortcut_guardrail.report.insertions import added_rate_of_card
 from shortcut_guardrail.report.terminal import _would_take
-from shortcut_guardrail.report.view import _texts
+from shortcut_guardrail.report.view import _texts, comparison_lead
 from shortcut_guardrail.shortcuts import Shortcut, Shortcuts
 
 FLAGGED = {"status": "flagged", "flagged": ("honestly",)}
@@ -75,6 +76,23 @@ def test_the_share_of_a_dominant_word_is_of_the_texts_that_it_was_counted_in():
         taken = {"text": "soup", "verdict": "found", "reason": "dominant", "count": 10, "q_value": q_value}
         document = audit(HONESTLY, n_distinct=20).to_dict() | {"fit_would_take": [taken]}
         assert f"“soup” (dominant: overrides most of its texts, which are {share})" in " ".join(_would_take(document))
+
+
+def test_a_comparison_is_from_the_first_model_to_the_last():
+    audits = {f"model {i}": audit(HONESTLY, mstps=0.1 * i).to_dict() for i in (1, 2, 3)}
+    assert comparison_lead({}, audits) == "From model 1 to model 3: MSTPS 0.100 to 0.300."
+
+
+def test_what_adding_a_word_group_does_is_the_largest_share_of_its_words_those_found_first():
+    def added(text, removed, flip_rate, found):
+        return {"text": text, "flip_rate": removed, "insertion": {"flip_rate": flip_rate, "found": found}}
+
+    some = [added("a", 0.9, 0.2, False), added("b", 0.1, 0.4, False), {"text": "c", "insertion": None}]
+    group = {"words": ["a", "b", "c", "d"]}
+    assert added_rate_of_card(group, {"candidates": some}) == "0.400"
+    more = [*some, added("d", 0.0, 0.3, True), added("e", 1.0, 1.0, True)]
+    assert added_rate_of_card(group, {"candidates": more}) == "0.300*"
+    assert added_rate_of_card({"words": ["c"]}, {"candidates": more}) == "-"
 
 
 def test_eight_prediction_changes_can_decide(capsys):

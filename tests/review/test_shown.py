@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from audits import card, to_review
+from audits import _kind, card, to_review
 from shortcut_guardrail.cards import Flip
 from shortcut_guardrail.decisions import LEAST_FLIPS, Decision
 from shortcut_guardrail.errors import DataError
@@ -66,6 +66,17 @@ def test_words_are_marked_and_long_texts_cut_around_them():
         assert "".join(piece for piece, _ in example["whole"][0]) == long(at)
         assert example["excerpt"][1] == [("a pair", False)]
     assert [seen(long(0, n=n))[0]["examples"][0]["whole"] is None for n in (17, 18)] == [True, False]
+
+
+def test_a_text_that_is_shown_for_one_word_group_is_asked_about_for_none():
+    texts = [f"a book and a film, number {_kind(i)}" for i in range(30)]
+    short = [f"film {_kind(i)}" for i in range(30, 33)]
+    both = [card("book", flips=flips(*texts)), card("film", flips=flips(*texts, *short))]
+    deck = deck_of(*both)
+    book, film = map(rows_of, deck.shown.values())
+    assert (len(book), film) == (3, {30, 31, 32})  # those of "book" are flips of "film" as well
+    for of_card, left in zip(both, deck.flips.values(), strict=True):
+        assert {flip.row for flip in left} == {flip.row for flip in of_card.flips} - book - film
 
 
 def test_an_audit_without_texts_needs_the_file_and_one_with_texts_refuses_another():

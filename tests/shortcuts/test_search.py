@@ -188,10 +188,12 @@ def test_of_what_decides_inside_a_phrase_that_decides_as_well_the_phrase_is_take
 
 
 def test_the_level_of_dominant_words_is_shared_among_the_classes(monkeypatch):
-    config, texts, found = ShortcutConfig(dominant_share=0.3), range(200), Shortcut("soup", "found", "dominant")
+    config, texts = ShortcutConfig(dominant_share=0.3), range(200)
+    soup, tea = (Shortcut(word, "found", "dominant") for word in ("soup", "tea"))
     for n in range(60, 90):
-        monkeypatch.setattr(search, "_deciding", lambda *_, n=n: [(found, list(range(n)))])
+        # Both decide the same texts, which count once.
+        monkeypatch.setattr(search, "_deciding", lambda *_, n=n: [(soup, list(range(n))), (tea, list(range(n)))])
         p_value = binomtest(n, len(texts), 0.3, alternative="greater").pvalue
         for names in (("a", "b"), ("a", "b", "c", "d")):
             chosen = search._dominant(None, texts, None, audit(label_names=names), config)
-            assert list(chosen) == ["soup"] * int(p_value <= config.fdr / len(names))
+            assert list(chosen) == (["soup", "tea"] if p_value <= config.fdr / len(names) else [])
