@@ -12,7 +12,7 @@ from typing import Any
 from shortcut_guardrail.data.writing import to_json, write_file
 from shortcut_guardrail.errors import GuardrailWarning
 
-from . import adaptation, attribution, compiled, effect, machine, memory, prediction, profiling, scaling
+from . import adaptation, attribution, compiled, effect, families, machine, memory, prediction, profiling, scaling
 from .table import table
 
 
@@ -24,6 +24,7 @@ def parts(data_dir: Path) -> dict[str, Callable[[], Any]]:
         "adaptation_against_plain": lambda: adaptation.against_plain(data_dir),
         "adaptation_without_each": lambda: adaptation.without_each(data_dir),
         "profile": lambda: profiling.step(data_dir),
+        "families": lambda: families.families(data_dir),
         "attribution": lambda: attribution.attribution(data_dir),
         "audit": lambda: attribution.whole_audit(data_dir),
         "calibration": lambda: prediction.calibration(data_dir),
@@ -39,9 +40,9 @@ def parts(data_dir: Path) -> dict[str, Callable[[], Any]]:
     }
 
 
-_OF_THE_PROCESSOR = ("two_processes", "memory_of_texts", "memory_of_a_batch", "product_cache")
+_OF_THE_PROCESSOR = ("two_processes", "memory_of_texts", "memory_of_a_batch", "product_cache", "families")
 """Parts that say nothing of a GPU: it is not shared between two processes for speed, the memory that is measured is the
-host's, and the cache is oneDNN's."""
+host's, the cache is oneDNN's, and the families' ratios are of the processor's time."""
 
 
 def main() -> None:

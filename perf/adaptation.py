@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from shortcut_guardrail import ShortcutGuardrail, preset
+from shortcut_guardrail.config import updated
 
 from . import machine, material, plain
 from .timing import in_turns, once, ratio
@@ -18,30 +20,46 @@ PAPER_SECONDS = 323.0
 
 
 def adapt(
-    model: Any, tokenizer: Any, texts: list[str], *, precision: str, batch_size: int = 16, packing: bool = True
+    model: Any,
+    tokenizer: Any,
+    texts: list[str],
+    *,
+    precision: str,
+    batch_size: int = 16,
+    packing: bool = True,
+    max_length: int | None = None,
+    k: int = 10,
 ) -> Any:
     """The library's epoch, from texts to adapter."""
-    guard = ShortcutGuardrail(model, tokenizer, precision=precision, packing=packing)
-    return guard.fit(texts, config=preset("paper").with_adapter(batch_size=batch_size))
+    guard = ShortcutGuardrail(model, tokenizer, precision=precision, packing=packing, max_length=max_length)
+    return guard.fit(
+        texts, config=updated(preset("paper"), {"adapter": {"batch_size": batch_size}, "saliency": {"top_k": k}})
+    )
 
 
-def operations(tokenizer: Any, texts: list[str], *, k: int = 10) -> dict[str, float]:
-    """Operations of an epoch at BERT-base shape.
+def operations(
+    lengths: Iterable[int], shape: Mapping[str, int], *, k: int = 10, first_only: bool = True, attribution: bool = True
+) -> dict[str, float]:
+    """Operations of an epoch over texts of some tokens.
 
     `floor` is the method's: 2F a text for attribution and 2(k' + 1)F for training, where k' is k or the text's tokens.
-    `done` leaves out what is not computed: other tokens than the first behind the last block's attention, and the
-    gradient by the embeddings in training.
+    `done` leaves out what is not computed: the gradient by the embeddings in training and, where `first_only`, other
+    tokens than the first behind the last block's attention. `weights` is the part of `done` that multiplies by weights.
+    Without `attribution` it is the training alone.
     """
-    floor = done = 0.0
-    for text in texts:
-        length = min(len(tokenizer(text).input_ids), 512)
+    hidden, layers, intermediate = shape["hidden_size"], shape["num_hidden_layers"], shape["intermediate_size"]
+    floor = done = weights = 0.0
+    for length in lengths:
         sequences = min(k, length - 2) + 1
-        forward = machine.forward_operations([length], hidden=768, layers=12, intermediate=3072)
-        last_block = 2 * (768 * 768 + 2 * 768 * 3072) * (length - 1)
-        first_projections = 2 * 3 * 768 * 768 * length
-        floor += (2 + 2 * sequences) * forward
-        done += (2 + 2 * sequences) * (forward - last_block) - sequences * first_projections
-    return {"floor": floor, "done": done}
+        passes = 2 * sequences + (2 if attribution else 0)
+        forward = machine.forward_operations([length], hidden=hidden, layers=layers, intermediate=intermediate)
+        last_block = 2 * (hidden * hidden + 2 * hidden * intermediate) * (length - 1) if first_only else 0
+        first_projections = 2 * 3 * hidden * hidden * length
+        of_text = passes * (forward - last_block) - sequences * first_projections
+        floor += passes * forward
+        done += of_text
+        weights += of_text - passes * 4 * length * length * hidden * layers
+    return {"floor": floor, "done": done, "weights": weights}
 
 
 def whole_epoch(data_dir: Path) -> dict[str, Any]:
@@ -54,7 +72,7 @@ def whole_epoch(data_dir: Path) -> dict[str, Any]:
     before = machine.matmul_rate(dtype, device)
     report, seconds = once(lambda: adapt(model, tokenizer, texts, precision=precision))
     after = machine.matmul_rate(dtype, device)
-    work = operations(tokenizer, texts)
+    work = operations(material.lengths(tokenizer, texts), material.BERT_BASE)
     best = max(before["best"], after["best"])
     return {
         "texts": len(texts),

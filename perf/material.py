@@ -31,6 +31,11 @@ def tokenizer() -> Any:
     return AutoTokenizer.from_pretrained(find_minilm())
 
 
+def lengths(tokenizer: Any, texts: list[str], most: int = 512) -> list[int]:
+    """Tokens of each text, special ones included, at most some."""
+    return [min(len(ids), most) for ids in tokenizer(texts, truncation=True, max_length=most).input_ids]
+
+
 def sst2(data_dir: Path) -> list[str]:
     """The 872 sentences of SST-2's development set."""
     return list(read_data(data_dir / "sst2/sst2_glue_dev.csv").texts)

@@ -74,6 +74,31 @@ def _profile(r: dict[str, Any]) -> Iterator[Row]:
     yield f"Where a step of {r['texts']} sentences spends its time", shares, "", ""
     if "device_busy" in r:
         yield "Share of that step in which the GPU computes", f"{r['device_busy']:.0%} of {r['wall_s']:.3f} s", "", ""
+    if "share_of_matmul_rate" in r:
+        own = f"{r['share_of_matmul_rate']:.0%}; the products by weights alone {r['products_share_of_rate']:.0%}"
+        yield "Share of the machine's product rate in that step", own, "75 %", _met(r["share_of_matmul_rate"] >= 0.75)
+
+
+def _families(r: dict[str, Any]) -> Iterator[Row]:
+    for texts in ("sst2", "yelp"):
+        for family, found in r[texts]["families"].items():
+            over = found["over_ours"]
+            yield f"Adaptation in one padded batch over ours, {family}, {texts}", _times(over["padded"]), "", ""
+            if "grouped" in over:
+                yield f"Grouped by length over packed, {family}, {texts}", _times(over["grouped"]), "", ""
+            if "narrow" in over:
+                yield f"Only the relative positions that occur, over ours, {family}", _times(over["narrow"]), "", ""
+            yield (
+                f"Prediction as texts come, padded, over ours, {family}, {texts}",
+                _times(over["predict padded"]),
+                "",
+                "",
+            )
+            shares = ", ".join(f"{way} {share:.0%}" for way, share in found["share_of_matmul_rate"].items())
+            yield f"Share of the machine's product rate, {family}, {texts}", shares, "", ""
+    for family, step in r["steps"].items():
+        for _, measured, *_ in _profile(step):
+            yield f"A step of {step['texts']} sentences, {family}", measured, "", ""
 
 
 def _attribution(r: dict[str, Any]) -> Iterator[Row]:
@@ -164,6 +189,7 @@ _ROWS = {
     "adaptation_against_plain": _against_plain,
     "adaptation_without_each": _without_each,
     "profile": _profile,
+    "families": _families,
     "attribution": _attribution,
     "audit": _audit,
     "calibration": _calibration,

@@ -9,12 +9,13 @@ import torch
 
 pytest.importorskip("captum", reason="needs the extra 'dev'")
 
-from perf import attribution, machine, memory, plain, scaling, timing
+from perf import adaptation, attribution, families, machine, memory, plain, scaling, timing
 from perf.table import table
 
 from checkout import ROOT
 from shortcut_guardrail import ShortcutGuardrail, TextClassifier, preset
 from shortcut_guardrail.config import updated
+from tiny_models import build_family
 
 RESULTS = sorted((ROOT / "results/speed").glob("*.json"))
 
@@ -26,6 +27,8 @@ def test_contestants_take_turns_and_a_ratio_compares_within_rounds():
     assert len(times["a"]["seconds"]) == 2
     times = {"slow": {"seconds": [2.0, 8.0, 3.0]}, "fast": {"seconds": [1.0, 2.0, 1.0]}}
     assert timing.ratio(times, "slow", "fast") == {"median": 3.0, "lowest": 2.0, "highest": 4.0}
+    given = {"slow": {"processor_s": [3.0]}, "fast": {"processor_s": [2.0]}}
+    assert timing.ratio(given, "slow", "fast", of="processor_s")["median"] == 1.5
 
 
 def test_operations_are_those_of_the_layers():
@@ -33,6 +36,47 @@ def test_operations_are_those_of_the_layers():
     for times in (1, 2):
         found = machine.forward_operations([32] * times, hidden=768, layers=12, intermediate=3072)
         assert found == times * (2 * 84_934_656 * 32 + 4 * 32**2 * 768 * 12)
+
+
+def test_operations_of_an_epoch_are_those_of_its_texts():
+    """A text of 4 tokens, H = 2, I = 8, 3 layers: it has two tokens to mask, so three sequences are trained on."""
+    shape = {"hidden_size": 2, "num_hidden_layers": 3, "intermediate_size": 8}
+    forward = 2 * 3 * (4 * 4 + 2 * 16) * 4 + 4 * 16 * 2 * 3
+    behind_attention, projections = 2 * (4 + 32) * 3, 2 * 3 * 4 * 4
+    found = adaptation.operations([4], shape)
+    assert found["floor"] == 8 * forward
+    assert found["done"] == 8 * (forward - behind_attention) - 3 * projections
+    assert found["weights"] == found["done"] - 8 * 4 * 16 * 2 * 3
+    assert adaptation.operations([4], shape, first_only=False)["done"] == 8 * forward - 3 * projections
+    assert adaptation.operations([4, 4], shape, k=1, attribution=False)["floor"] == 2 * 4 * forward
+
+
+def test_families_have_equally_many_weights_at_one_shape():
+    h, i = families.SHAPE["hidden_size"], families.SHAPE["intermediate_size"]
+    for family in families.FAMILIES:
+        model = families.random_model(family, num_hidden_layers=1, vocab_size=200)
+        (block,) = (part[0] for _, part in model.base_model.named_modules() if isinstance(part, torch.nn.ModuleList))
+        linear = [part.weight.numel() for part in block.modules() if isinstance(part, torch.nn.Linear)]
+        assert sum(linear) == 4 * h * h + 2 * h * i, family
+
+
+@pytest.mark.filterwarnings("ignore:This run is predicted to change next to nothing")
+def test_a_plain_loop_pads_what_the_library_groups_and_learns_the_same(texts):
+    """Texts of unlike lengths: as they come, a DeBERTa-v3 reads more padding, and its losses stay."""
+    model, tokenizer = build_family("deberta-v3")
+    seen = []
+    model.get_input_embeddings().register_forward_hook(lambda _module, inputs, _output: seen.append(inputs[0].numel()))
+    runs = families.ways("DeBERTa-v3", model, tokenizer, texts, texts, max_length=24, size=4)
+    assert set(runs) == {"ours", "padded", "predict", "predict padded", "narrow"}
+    tokens, results = {}, {}
+    for name in ("ours", "padded", "predict", "predict padded"):
+        seen.clear()
+        results[name] = runs[name]()
+        tokens[name] = sum(seen)
+    assert tokens["ours"] < tokens["padded"]
+    assert tokens["predict"] < tokens["predict padded"]
+    assert results["padded"].training.losses == pytest.approx(results["ours"].training.losses, rel=1e-4)
+    assert results["predict padded"] == pytest.approx(results["predict"], rel=1e-4)
 
 
 def test_the_plain_implementation_has_the_librarys_losses(bert, texts):
