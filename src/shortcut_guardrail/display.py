@@ -148,6 +148,11 @@ def p_value(value: float | None) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
+def threshold(of: float) -> str:
+    """A probability that may be next to 0 or 1."""
+    return "<0.0001" if of < 1e-4 else ">0.9999" if of > 1 - 1e-4 else f"{of:.4f}"
+
+
 def some(names: Sequence[str], most: int = 5) -> str:
     """The first names and how many there are beyond them.
 

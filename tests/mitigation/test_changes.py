@@ -1,6 +1,7 @@
 """Which predictions a repair changes: counted over all texts, without asking the model what is known."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,7 +21,9 @@ def guard(bag):
     return ShortcutGuardrail(*bag)
 
 
-@pytest.mark.parametrize(("strategy", "given"), [("mask", planted_bag), ("distill", lambda: tiny_bert(seed=1))])
+@pytest.mark.parametrize(
+    ("strategy", "given"), [("mask", planted_bag), ("distill", lambda: tiny_bert(seed=1, n_classes=2))]
+)
 def test_changes_are_those_of_the_predictions(strategy, given):
     guard = ShortcutGuardrail(*given())
     found = guard.repair(TEXTS, shortcuts=["honestly"], strategy=strategy, strength=1.0).changes
@@ -29,9 +32,27 @@ def test_changes_are_those_of_the_predictions(strategy, given):
     assert (found.n, found.changed, found.share) == (24, len(rows), len(rows) / 24)
     assert rows
     assert len(found.examples) == min(5, len(rows))
+    # `mask` leaves texts without the word unasked, and nobody has audited them.
+    assert (found.shift is None) == (strategy == "mask" or len(guard.label_names) > 2)
     assert {one.row for one in found.examples} <= {*rows}
     for one in found.examples:
         assert (one.text, one.before, one.after) == (TEXTS[one.row], before[one.row], after[one.row])
+
+
+def test_another_threshold_is_one_at_which_each_class_is_predicted_as_often(guard):
+    texts = [*TEXTS, *(f"honestly the {noun} was good" for noun in NOUNS), "the tea was warm"]
+    base = guard.predict_proba(texts)
+    repair = guard.repair(texts, shortcuts=["honestly"], strategy="mask", strength=1.0, report=guard.audit(texts))
+    after, own = guard.predict_proba(texts).argmax(axis=1), base.argmax(axis=1)
+    shift = repair.changes.shift
+    shifted = (base[:, 1] > shift.threshold).astype(int)
+    assert np.bincount(shifted).tolist() == np.bincount(after).tolist() != np.bincount(own).tolist()
+    changed, alike = shifted != own, shifted == after
+    assert (shift.same, shift.other) == ((changed & alike).sum(), (changed & ~alike).sum())
+    assert shift.same + shift.other == repair.changes.changed > shift.other
+    assert f"{shift.threshold:.4f} on the original model: {shift.same} of these changes, {shift.other} others" in str(
+        repair
+    )
 
 
 def test_texts_that_choose_a_strength_are_drawn_by_the_seed_and_weighed(guard, monkeypatch):
@@ -48,7 +69,14 @@ def test_texts_that_choose_a_strength_are_drawn_by_the_seed_and_weighed(guard, m
 def test_nothing_changes_at_strength_0(guard):
     found = guard.repair(TEXTS, shortcuts=["honestly"], strategy="mask", strength=0.0)
     assert (found.changes.changed, found.changes.examples) == (0, ())
-    assert found.to_dict()["changes"] == {"n": 24, "changed": 0, "share": 0.0, "examples": (), "others": ()}
+    assert found.to_dict()["changes"] == {
+        "n": 24,
+        "changed": 0,
+        "share": 0.0,
+        "examples": (),
+        "others": (),
+        "shift": None,
+    }
 
 
 @pytest.mark.parametrize(
@@ -86,7 +114,7 @@ def test_what_is_known_is_not_asked_again(guard, monkeypatch):
     assert asked == [12]  # those with the word, with the guard alone
     assert changes.prediction_changes(*about, probs=probs, seed=1).examples != known.examples
     asked.clear()
-    assert (changes.prediction_changes(*about, probs=None), asked) == (known, [12, 12])
+    assert (changes.prediction_changes(*about, probs=None), asked) == (replace(known, shift=None), [12, 12])
     # Of several labels one is known, and the others are not.
     one = TextClassifier(*tiny_bert(problem_type="multi_label_classification"), label="mixed")
     same, texts = SimpleNamespace(only=None, at=lambda _: nullcontext(one)), one.encode(TEXTS)

@@ -10,6 +10,7 @@ import torch
 
 from ..data import enumerated
 from ..errors import GuardrailWarning
+from ..evaluation import at_threshold_of
 from ..models import EncodedTexts, Reader
 from ..text import WordFinder
 from ..typing import Array, Text
@@ -42,11 +43,28 @@ class OtherLabel:
 
 
 @dataclass(frozen=True)
+class Shift:
+    """Another threshold on the original model, at which it predicts each of two classes as often as the repaired model.
+
+    Attributes:
+        threshold: The least probability of the second class at which it is predicted.
+        same: How many predictions change as the repair changes them.
+        other: How many others change.
+    """
+
+    threshold: float
+    same: int
+    other: int
+
+
+@dataclass(frozen=True)
 class Changes:
     """How many of `n` texts the repaired model predicts differently, their `share`, and a random sample of five.
 
     Attributes:
         others: The other labels of a model with several.
+        shift: `None` where nothing changes, with more than two classes, and where texts were left to the original model
+            unseen.
     """
 
     n: int
@@ -54,6 +72,7 @@ class Changes:
     share: float
     examples: tuple[Change, ...] = ()
     others: tuple[OtherLabel, ...] = ()
+    shift: Shift | None = None
 
 
 MOST_MOVED, MOST_CHANGED = 0.01, 0.005
@@ -89,7 +108,20 @@ def prediction_changes(
     changed = np.flatnonzero(classes[0] != classes[1])
     shown, names = np.sort(np.random.default_rng(seed).permutation(changed)[:5]), base.label_names
     examples = (Change(int(rows[i]), own.texts[i], *(names[of[i]] for of in classes)) for i in shown)
-    return Changes(len(encoded), len(changed), len(changed) / len(encoded), tuple(examples), others)
+    logits = np.log(np.clip(probs, 1e-30, None)) if known else before[:, place]
+    whole = logits.shape == (len(encoded), 2) and len(changed) > 0
+    shift = _shift(logits, rows, classes[1]) if whole else None
+    return Changes(len(encoded), len(changed), len(changed) / len(encoded), tuple(examples), others, shift)
+
+
+def _shift(logits: Array, rows: Array, repaired: Array) -> Shift:
+    """From the base's `logits`, shape (N, 2), and the `repaired` classes of some rows."""
+    own = logits.argmax(axis=1)
+    after = own.copy()
+    after[rows] = repaired
+    shifted, threshold = at_threshold_of(logits, np.bincount(after, minlength=2).tolist())
+    changed, alike = shifted != own, shifted == after
+    return Shift(threshold, int((changed & alike).sum()), int((changed & ~alike).sum()))
 
 
 def _others(

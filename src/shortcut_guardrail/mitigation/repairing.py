@@ -15,7 +15,7 @@ from ..audit import AuditReport, model_digest, texts_fingerprint
 from ..config import GuardrailConfig, check_strength, preset, updated
 from ..data import enumerated
 from ..decisions import Decisions, made_for
-from ..display import Shown, Summary, number, percent
+from ..display import Shown, Summary, number, percent, threshold
 from ..errors import ConfigError, DataError, NothingToRepairError
 from ..models import EncodedTexts, Reader
 from ..shortcuts import Shortcuts, find_shortcuts
@@ -58,6 +58,11 @@ class Repair(Shown):
         said = {"strength": f"{self.choice.strength:g} ({self.choice.source})"}
         if (seen := self.changes) is not None:
             said["changes"] = f"{seen.changed:,} of {seen.n:,} predictions ({percent(seen.share)})"
+            if seen.shift is not None:
+                said["threshold"] = (
+                    f"{threshold(seen.shift.threshold)} on the original model: {seen.shift.same:,} of these changes, "
+                    f"{seen.shift.other:,} others"
+                )
             if seen.others:
                 moved, changed = (max(getattr(one, name) for one in seen.others) for name in ("moved", "changed"))
                 said["other labels"] = (

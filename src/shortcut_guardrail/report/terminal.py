@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ..audit import Estimate, Metric, common_metrics
 from ..data import counted
-from ..display import Screen, asked_for, cut, interval, number, p_value, percent, say
+from ..display import Screen, asked_for, cut, interval, number, p_value, percent, say, threshold
 from ..metrics import fold_groups
 from ..text import visible_name
 from .defaults import defaults_said
@@ -416,17 +416,13 @@ def print_evaluations(results: Mapping[str, Evaluation]) -> None:
         if result.threshold is not None:
             scores = "; ".join(f"{group.name} {number(group.accuracy)}" for group in result.groups if group.n)
             console.print(
-                f"At threshold {_threshold(result.threshold)} the original model predicts each class as often as the "
+                f"At threshold {threshold(result.threshold)} the original model predicts each class as often as the "
                 f"repaired model does. Accuracy then: {scores}. A repair should score better."
             )
 
 
 def _at_threshold(name: str, result: Evaluation) -> str:
-    return name if result.threshold is None else f"threshold\n{_threshold(result.threshold)}"
-
-
-def _threshold(of: float) -> str:
-    return "<0.0001" if of < 1e-4 else ">0.9999" if of > 1 - 1e-4 else f"{of:.4f}"
+    return name if result.threshold is None else f"threshold\n{threshold(result.threshold)}"
 
 
 def _score(result: Evaluation, key: str) -> str:
