@@ -1,4 +1,5 @@
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 
 from shortcut_guardrail import AuditConfig, ConfigError, DataError, GuardrailWarning, ModelError, RunError
 from shortcut_guardrail.audit import audit_texts
-from shortcut_guardrail.classifiers import open_classifiers, require
+from shortcut_guardrail.classifiers import is_spec, open_classifiers, require
 from shortcut_guardrail.classifiers.function import FunctionClassifier
 from shortcut_guardrail.classifiers.kept import AnswerCache, KeptClassifier
 from shortcut_guardrail.classifiers.prompted import PromptedClassifier
@@ -64,6 +65,8 @@ def test_a_folder_with_a_language_model(decoder):
     assert (record["kind"], record["name"], record["phrases"]) == ("causal", "decoder", list(source.label_names))
     assert record["versions"]["transformers"]
     assert record["fingerprint"] == source.fingerprint()
+    source.model.fingerprint = lambda: "of other weights"
+    assert record["fingerprint"] != source.fingerprint()
     cost = source.cost(TEXTS)
     assert (cost.texts, cost.calls) == (3, 3 * len(record["prompts"]))
     assert cost.tokens > sum(map(len, TEXTS)) * len(record["prompts"])
@@ -73,12 +76,17 @@ def test_a_folder_with_a_language_model(decoder):
 def test_descriptions_examples_and_prompts_change_what_is_asked(decoder, tmp_path):
     plain = opened(decoder)
     file = 'kind = "causal"\nmodel = "decoder"\nprecision = "float32"\nprompts = ["{text} is {label}"]\n'
-    example, described = '[[examples]]\ntext = "{}"\nlabel = "{}"\n', '[descriptions]\npositive = "good"\n'
+    example, described = '[[examples]]\nlabel = "{}"\ntext = "{}"\n', '[descriptions]\npositive = "good"\n'
     told = [
         opened(decoder, descriptions={"positive": "good"}),
         *(
             opened(written(tmp_path, file + more))
-            for more in (example.format("b", "negative"), "", example.format("a", "positive"), described)
+            for more in (
+                example.format('b"\ntext_pair = "c', "negative"),
+                "",
+                example.format("a", "positive"),
+                described,
+            )
         ),
     ]
     assert len({source.fingerprint() for source in [plain, *told]}) == 6
@@ -89,6 +97,7 @@ def test_descriptions_examples_and_prompts_change_what_is_asked(decoder, tmp_pat
     expected = means_of(np.log([one.predict_proba(TEXTS), other.predict_proba(TEXTS)]))
     np.testing.assert_allclose(opened(written(tmp_path, both)).predict_proba(TEXTS), expected, atol=1e-6)
     assert (told[2].record()["prompts"], told[3].record()["examples"]) == (["{text} is {label}"], [["a", "positive"]])
+    assert told[1].record()["examples"] == [[("b", "c"), "negative"]]
 
 
 def test_special_tokens_that_a_text_spells_are_text_and_those_of_a_prompt_are_not(decoder, tmp_path):
@@ -110,12 +119,13 @@ def test_texts_longer_than_the_context_are_cut_and_it_says_so(decoder, tmp_path)
     with pytest.warns(GuardrailWarning, match="2 texts"):
         cut = source.predict_proba([long + "yyy", long])
     np.testing.assert_array_equal(cut[0], found[0])
-    with pytest.warns(GuardrailWarning):
-        pair = source.predict_proba([(long, "b"), (long, "c"), ("x" * 150 + "y" + long, "b")])
     cost = source.cost([long])
     assert cost.tokens == 256 * cost.calls, "what is cut off is not paid for"
     # Of the longer one more is seen than half of the room.
-    assert len({tuple(row) for row in pair.tolist()}) == 3
+    pairs = [(long, "b"), (long, "c"), ("x" * 150 + "y" + long, "b")]
+    for given in (pairs, [pair[::-1] for pair in pairs]):
+        with pytest.warns(GuardrailWarning):
+            assert len({tuple(row) for row in source.predict_proba(given).tolist()}) == 3
     file = 'kind = "causal"\nmodel = "decoder"\nmax_length = 200\n'
     with pytest.warns(GuardrailWarning, match="it takes at most 200 tokens"):
         opened(written(tmp_path, file)).predict_proba([long])
@@ -147,11 +157,13 @@ def test_other_labels_are_mapped(tmp_path):
     one, two, five = both.inner.inner.predict_proba(TEXTS).T
     np.testing.assert_allclose(both.predict_proba(TEXTS), np.stack([one + two, five], axis=1))
     np.testing.assert_allclose(some.predict_proba(TEXTS)[:, 1], five / (one + five))
-    assert both.name == "s"
+    assert (both.name, Path(both.record()["model"]).name) == ("s", "stars")
     with pytest.raises(ConfigError, match="gives one class to two labels"):
         opened(written(tmp_path, file + 'negative = "1 star"\npositive = ["5 stars", "1 star"]\n'))
     with pytest.raises(ConfigError, match="names 'good', but the model has negative, positive"):
         opened(written(tmp_path, file + 'good = "1 star"\n'))
+    with pytest.raises(ModelError, match=r"None is '9 stars'\. Say in a TOML file which .* negative, positive, under"):
+        opened(written(tmp_path, file + 'positive = ["5 stars"]\nnegative = "9 stars"\n'))
 
 
 def test_a_classifier_without_a_mask_token_answers_and_is_audited_by_cutting(tmp_path):
@@ -183,8 +195,10 @@ def test_a_model_of_entailment_reads_label_names(tmp_path):
     names = ["contradiction", "entailment", "neutral"]
     folder = saved(tmp_path / "nli", *tiny_bert(n_classes=3), labels=names)
     assert opened(folder).record()["kind"] == "zero-shot"
-    file = 'kind = "zero-shot"\nmodel = "nli"\nprompts = ["it is {label}", "{label}"]\n'
-    source = opened(written(tmp_path, file), descriptions={"positive": "good"})
+    file = (
+        'kind = "zero-shot"\nmodel = "nli"\nprompts = ["it is {label}", "{label}"]\ndescriptions = {positive = "good"}'
+    )
+    source = opened(written(tmp_path, file), descriptions={"positive": "fine"})
     assert source.record()["phrases"] == ["negative", "good"]
     classifier = source.model
     assert classifier.encode(["a [SEP] b"]).controls.tolist() == [False]
@@ -199,7 +213,12 @@ def test_a_model_of_entailment_reads_label_names(tmp_path):
     np.testing.assert_allclose(source.predict_proba([("a", "b")]), source.predict_proba(["a\nb"]))
     # Asked about entailment it is an ordinary classifier.
     assert opened(folder, names).record()["kind"] == "classifier"
-    assert source.fingerprint() != opened(folder).fingerprint()
+    file = 'kind = "classifier"\nmodel = "nli"\nlabels = {negative = "contradiction", positive = "entailment"}\n'
+    assert opened(written(tmp_path, file)).record()["kind"] == "classifier"
+    before = source.fingerprint()
+    assert before != opened(folder).fingerprint()
+    source.model.fingerprint = lambda: "of other weights"
+    assert before != source.fingerprint()
 
 
 def test_what_no_zero_shot_model_and_no_source_is(tmp_path, encoder, decoder):
@@ -213,6 +232,7 @@ def test_what_no_zero_shot_model_and_no_source_is(tmp_path, encoder, decoder):
     file = 'kind = "classifier"\nmodel = "encoder"\nname = "decoder"\n'
     with pytest.raises(ConfigError, match="Two classifiers are called 'decoder'"):
         open_classifiers([decoder, written(tmp_path, file)], LABELS)
+    assert [is_spec(one) for one in ("a.TOML", "a.b:c", "owner/name")] == [True, True, False]
     assert [source.name for source in open_classifiers([decoder, encoder], LABELS)] == ["decoder", "encoder"]
     model, tokenizer = tiny_bert()
     saved(tmp_path / "bare", model.bert, tokenizer)
@@ -317,8 +337,18 @@ def test_a_model_that_is_cut_short_goes_on_where_it_stopped(decoder, tmp_path, m
     assert opened(written(tmp_path, file), cache=tmp_path / "kept").cost(texts).calls == 80
 
 
+@pytest.mark.parametrize("kind", ["causal", "classifier", "zero-shot"])
+def test_a_model_is_read_at_its_revision(tmp_path, monkeypatch, kind):
+    load, asked = f"shortcut_guardrail.models.load_{'causal' if kind == 'causal' else 'model'}", {}
+    monkeypatch.setattr(load, lambda _, **how: asked.update(how) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        opened(written(tmp_path, f'kind = "{kind}"\nmodel = "m"\nrevision = "v1"\n'))
+    assert asked["revision"] == "v1"
+
+
 def test_what_is_kept_is_asked_again_where_that_is_wanted(tmp_path):
     answers = iter([[[0.25, 0.75]], [[0.5, 0.5]]])
     kept = KeptClassifier(FunctionClassifier("f", ("a", "b"), lambda texts: next(answers)), AnswerCache(tmp_path / "a"))
-    asked = [kept.predict_proba(["text"], again=again)[0, 0] for again in (False, False, True, False)]
+    turned = opened(kept, ["b", "a"])  # through a classifier that counts its classes for others
+    asked = [round(turned.predict_proba(["text"], again=again)[0, 1], 6) for again in (False, False, True, False)]
     assert asked == [0.25, 0.25, 0.5, 0.25]

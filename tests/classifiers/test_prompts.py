@@ -24,11 +24,11 @@ def test_what_is_said_for_labels_and_before_a_text():
     assert Prompt("{text} {label}", ("toxic", "toxic insult")).after_label() == (" toxic\n", " toxic insult\n")
     (prompt,) = make_prompts(["{text} is {label}"], LABELS, {"positive": "great"}, [("soup", "positive")])
     assert prompt.before_label("bread") == "soup is great\n\nbread is"
-    (prompt,) = make_prompts(["{labels}? {text} {label}"], ["0", "1"], {"0": "bad", "1": "good"}, [], by_name=True)
-    assert (prompt.phrases, prompt.before_label("x")) == (("0", "1"), "0 (bad) or 1 (good)? x")
+    (prompt,) = make_prompts(["{labels}? {text} {label}"], ["0", "1", "c"], {"0": "bad", "1": "good"}, [], by_name=True)
+    assert (prompt.phrases, prompt.before_label("x")) == (("0", "1", "c"), "0 (bad), 1 (good) or c? x")
     (prompt,) = make_prompts(["{text}: {label}"], ["0", "1"], {"0": "bad", "1": "good"}, [("soup", "1")], by_name=True)
     assert prompt.before_label("x") == "soup: 1\n\nx:"
-    assert phrases(["not_toxic", "TOXIC"], {}) == ("not toxic", "toxic")
+    assert phrases(["not_toxic", "TOXIC", "Fine"], {}) == ("not toxic", "toxic", "Fine")
     assert phrases(["LABEL_0", "b"], {"LABEL_0": " a  bad\nreview"}) == ("a bad review", "b")
 
 
