@@ -32,7 +32,7 @@ def test_names_by_id_by_own_name_in_order_and_from_files(tmp_path, monkeypatch):
         (["joy", "anger"], "has 2 names, but the model has 3 classes"),
         (["joy", "anger", "fear", "awe"], "has 4 names, but the model has 3 classes"),
         ("joy,anger,fear", "is no mapping and no such file: 'joy,anger,fear'"),
-        ("wide.csv", "wide.csv is no mapping: it needs two columns, class and name"),
+        *[(name, f"{name} is no mapping: it needs two columns") for name in ("wide.csv", "ragged.csv")],
     ],
 )
 def test_what_is_wrong_with_names_is_said(given, said, tmp_path, monkeypatch):
@@ -40,6 +40,7 @@ def test_what_is_wrong_with_names_is_said(given, said, tmp_path, monkeypatch):
     (tmp_path / "list.json").write_text('["joy", "anger", "fear"]')
     (tmp_path / "broken.toml").write_text("0: joy")
     (tmp_path / "wide.csv").write_text("class,name,more\n0,joy,a\n")
+    (tmp_path / "ragged.csv").write_text("class,name\n0,joy\n1,anger\n2\n2,fear\n")
     with pytest.raises(ConfigError, match=said) as refused:
         class_names(given, OWN)
     assert "Name each class once, as in label_names='0=joy,1=anger'" in str(refused.value)
@@ -66,9 +67,10 @@ def test_labels_in_files_have_either_name():
         label_ids(["LABEL_1", "bad"], names)
 
 
-@pytest.mark.parametrize("names", [OWN, ("0", "1"), ("label 1", "class_2")])
+@pytest.mark.parametrize("names", [OWN, ("label 1", "class_2"), "0123", "01234"])
 def test_names_are_asked_for_where_they_are_numbers(names, recwarn):
-    with pytest.warns(GuardrailWarning, match=rf"tells nobody .* label_names='{names[0]}=NAME,{names[1]}=NAME"):
+    said = ",".join(f"{name}=NAME" for name in names[:4]) + r",\.\.\." * (len(names) > 4)
+    with pytest.warns(GuardrailWarning, match=rf"tells nobody .* label_names='{said}', or a JSON"):
         warn_without_names(names)
     recwarn.clear()
     warn_without_names(("0", "positive"))

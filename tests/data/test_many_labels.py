@@ -22,16 +22,22 @@ def test_a_column_of_the_labels_name_or_lists(tmp_path):
     assert read_data(file, label="insult").labels == ["1", "0"]
     assert read_data(file, label="insult", label_column="toxic").labels == ["0", "true"]
     assert read_data(file, label="threat", require_labels=True).labels == ['["insult"]', "[]"]
-    (tmp_path / "data.csv").write_text('text,toxic,labels\ngood soup,0,"[""insult""]"\nbad soup,1,[]\n')
+    (tmp_path / "data.csv").write_text('text,toxic,labels\ngood soup,0.0,"[""insult""]"\nbad soup,TRUE,[]\n')
     assert read_data(tmp_path / "data.csv", label="toxic").labels == ["0", "1"]
-    assert read_data(tmp_path / "data.csv", label="insult").labels == ['["insult"]', "[]"]
+    file = written(tmp_path, [*ROWS, {"text": "new soup"}])
+    assert read_data(file, label="insult2", some_labels=True).labels == ['["insult"]', "[]", ""]
 
 
 def test_lists_are_names_in_any_case_or_a_number_for_each_label():
     names, lists = ["toxic", "Insult"], [["Insult"], [" insult "], [], '["toxic", "INSULT"]', [0, 1], (1.0, 0)]
     assert of_one_label(lists, "Insult", names) == ["1", "1", "0", "1", "1", "0"]
+    assert of_one_label([[1, 0]], "1", ["0", "1"]) == ["1"], "names come first"
     assert of_one_label([1, "yes", "[so"], "Insult", names) == [1, "yes", "[so"], "what is no list stays as it is"
-    for wrong, said in ((["insul"], "'insul' .* Did you mean"), ([0, 2], "no label '0'"), ([1], "no label '1'")):
+    for wrong, said in (
+        (["insul", "x"], r"'insul' .* Did you mean.*\Z"),
+        ([0, 2], "no label '0'"),
+        ([1], "no label '1'"),
+    ):
         with pytest.raises(DataError, match=said):
             of_one_label([["toxic"], wrong], "toxic", names)
 
@@ -54,7 +60,7 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path):
 
 
 def test_thresholds_are_numbers_between_0_and_1():
-    assert read_thresholds("toxic=0.3, insult=0.6") == {"toxic": 0.3, "insult": 0.6}
+    assert read_thresholds("toxic=0.3, a=b=0.6") == {"toxic": 0.3, "a=b": 0.6}
     for given, said in (("toxic", "toxic"), ("toxic=1", "toxic=1"), ("a=0.1,b=x", "b=x"), ({"toxic": 0}, "toxic=0")):
         with pytest.raises(ConfigError, match=f"must give labels a number above 0 and below 1, .*, but says '{said}'"):
             read_thresholds(given)

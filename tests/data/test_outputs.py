@@ -38,7 +38,10 @@ def test_a_free_place_is_fine_and_an_occupied_one_needs_overwrite(tmp_path):
     check_output(tmp_path / "new", overwrite=False)
     check_output(tmp_path / "deep" / "new", overwrite=False, folder="a.txt")
     (tmp_path / "empty").mkdir()
-    check_output(tmp_path / "empty", overwrite=False, folder="a.txt")
+    for name in (".a.lock", "a.lock"):  # of a writer, and of somebody else
+        check_output(tmp_path / "empty", overwrite=False, folder="a.txt")
+        (tmp_path / "empty" / name).touch()
+    assert refused(tmp_path / "empty", folder="a.txt").endswith("does not replace it. Choose another place.")
     assert [path.name for path in tmp_path.iterdir()] == ["empty"]
     write_file(tmp_path / "a.txt", "a")
     for folder, target in (("a.txt", tmp_path), (None, tmp_path / "a.txt")):

@@ -263,6 +263,8 @@ class TestColumns:
             # Where labels are not asked for, doubt about them stops nothing.
             ("text,comment,label,target\na,b,1,0\n", {"text_column": "comment"}, ["b"], None),
             ("premise,hypothesis\na,b\n", {"text_column": "premise"}, ["a"], None),
+            ("text,comment\na,b\n", {"label_column": "comment"}, ["a"], ["b"]),
+            ("label,remark\na,b\n", {"text_column": "label"}, ["a"], None),
             ("premise,hypothesis\na,b\n", {"text_pair_column": "hypothesis"}, [("a", "b")], None),
             ("hypothesis,premise\na,b\n", SWAPPED, [("a", "b")], None),
             ("text,reply\na,b\n", {"text_pair_column": "reply"}, [("a", "b")], None),
@@ -347,6 +349,15 @@ class TestLabelIds:
             label_ids([f"topic {number}" for number in range(9)], ["bad", "good"])
         lines = str(caught.value).splitlines()
         assert (len(lines), lines[-1]) == (6, "... and 4 more of this kind (9 in all).")
+        for labels, said in (
+            (
+                ["", "c"],
+                rf"^labels, position 0: the label is missing\. {FILL}\nlabels, position 1: the model has .* 'c' ",
+            ),
+            (["1", "1", "1", "bad", "good"], "^labels, position 3: the model has no class id 'bad'"),  # 3 of 5 are ids
+        ):
+            with pytest.raises(DataError, match=said):
+                label_ids(labels, ["bad", "good"])
         for label in (True, b"1", [1]):
             with pytest.raises(DataError, match=r"^labels, position 1: a label must be a string or a whole number, b"):
                 label_ids([0, label], ["bad", "good"])

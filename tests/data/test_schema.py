@@ -57,7 +57,7 @@ def test_what_does_not_fit_is_said_with_its_place():
         ({"n": "3"}, 'n must be a whole number, 0 or more, but is "3".'),
         ({"n": True}, "n must be a whole number, 0 or more, but is true."),
         ({"n": 3.0}, "n must be a whole number, 0 or more, but is 3.0."),
-        ({"n": 10**50}, "n must be a whole number, 0 or more, but is a number of more than 40 digits."),
+        ({"n": -(10**50)}, "n must be a whole number, 0 or more, but is a number of more than 40 digits."),
         ({"version": True}, "version must be 1, but is true."),
         ({"above": 0}, "above must be a number above 0 and at most 1, but is 0."),
         ({"pair": [1]}, "pair[1] is missing."),

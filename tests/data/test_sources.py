@@ -204,7 +204,9 @@ def test_a_folder_and_a_pattern_are_all_of_their_files_in_order():
     assert in_pieces(Path("week/c[1].csv"), 5) == (["four"], None)  # a file's own name, whatever is in it
     with pytest.raises(DataError, match=r"week/c\[1\]\.csv: label_column is 'label', but the (only )?column"):
         FileTexts("week", label_column="label")
-    for name in ("week/*.txt", "week/year=*", "none*"):
+    Path("week").rename("week[1]")
+    assert len(in_pieces(Path("week[1]"), 5)[0]) == 4
+    for name in ("week*/*.txt", "week*/year=*", "none*"):
         with pytest.raises(DataError, match=rf"'{re.escape(name)}' names no file that can be read\. Their names must"):
             FileTexts(name)
 
