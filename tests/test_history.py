@@ -13,7 +13,9 @@ from scipy.stats import hypergeom
 
 import audits as made
 from audits import HOSTILE, candidate, card
+from shortcut_guardrail import Decisions
 from shortcut_guardrail.audit.erasures import Erasures
+from shortcut_guardrail.decisions import Decision
 from shortcut_guardrail.errors import ConfigError, DataError
 from shortcut_guardrail.history import History, Rate, read_history
 from shortcut_guardrail.report.history import MOST_TRENDS, render_history
@@ -105,6 +107,27 @@ def test_a_rise_is_an_alarm_and_what_stays_is_none(weeks):
 
 def risen_until(history: History, n: int) -> list[str]:
     return [one.name for one in history.audits[:n]]
+
+
+def test_spellings_classes_dates_and_decisions_as_they_come(weeks):
+    spelt = [word(9, text, pushes_towards=side) for text, side in (("Soup", "negative"), ("soup", "positive"))]
+    tea = [candidate("tea", n_distinct=3, n_texts=n, flip_rate=1 / 3, collective=i > 0) for i, n in enumerate((0, 300))]
+    reports = [audit(*spelt, tea[0], n_candidates=99), audit(tea[1], label_names=("positive", "negative"))]
+    folders = weeks(*reports, audit(spelt[1]), names=["2025-01-01 to 2026-03-01", "2026-01-02", "2026-02-01"])
+    Decisions((Decision(("Bread",), "keep", "person"),)).save(folders[1] / "decisions.json")
+    found = read_history(folders, words=["cake"])
+    said = "The audits were not given in the order of the dates in their paths; the dates count."
+    assert ([one.date for one in found.audits], found.notes) == (["2026-01-02", "2026-02-01", "2026-03-01"], (said,))
+    of = {one.words[0]: one for one in found.trends}
+    assert {name: one.known for name, one in of.items()} == {"cake": 0, "tea": 0, "bread": 0, "soup": 1}
+    assert (of["soup"].pushes_towards, of["tea"].pushes_towards) == ("negative", "positive")
+    counts = [[one.affected for one in of[name].seen] for name in ("tea", "cake")]
+    assert counts == [[Rate(1, 300), Rate(0, N), Rate(1, N)], [Rate(0, N), Rate(0, N), None]]
+    assert [one.decision for one in of["bread"].seen] == ["keep", "", ""]
+    undated = weeks(audit(*(word(9, f"w{i}") for i in range(12))), audit(data="b"), names=["a", "b"])
+    found = read_history(undated)
+    assert found.notes == ("No path of an audit has a date (2026-01-31), so the audits stand in the order given.",)
+    assert "... and 4 more" in repr(found)
 
 
 @pytest.mark.parametrize(
