@@ -176,6 +176,7 @@ def test_a_failed_run_is_one_sentence(cli, model_folder, data, tmp_path, monkeyp
             "for the details.",
         ),
         (torch.OutOfMemoryError("CUDA"), "Out of memory. Lower --batch-size or --max-length and try again."),
+        (RuntimeError("can't allocate memory"), "Out of memory. Lower --batch-size or --max-length and try again."),
         (MemoryError(), "Out of memory. Lower --batch-size or --max-length and try again."),
         (OSError(errno.ENOSPC, "no space"), "The disk is full, so the output could not be written."),
     ]:

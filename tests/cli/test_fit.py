@@ -184,6 +184,10 @@ def test_options_that_cannot_be_meant(refused, data, tmp_path, monkeypatch):
         ((), "--out is missing: name the folder to write, or give --dry-run to write none."),
         (("--strength", "much", *out), "strength must be a number in [0, 1] or 'auto', but is 'much'."),
         (("--set", "adapter.rank", *out), f"--set must read {setting}, but is 'adapter.rank'."),
+        (
+            ("--set", "adapter=3", "--set", "adapter.rank=2", *out),
+            "--set adapter.rank: 'adapter' is no table of settings.",
+        ),
         (("--set", "strategy=mask", *out), "--set strategy=... is said with --strategy."),
         (("--config", "nowhere.toml", *out), "--config nowhere.toml cannot be read: there is no such file."),
     ]:

@@ -155,10 +155,9 @@ def test_a_comparison_without_limits(ok, old, new, write):
     # What cannot be judged, and what differs, is said.
     _, err = ok("compare", old, new, "--max-increase", "candidate:nope.flip_rate=0.1")
     assert err.startswith("note: candidate:nope.flip_rate: not judged, since 'nope' is not among")
-    _, err = ok("compare", old, write("other.json", full_audit(mstps=0.4, top_k=5)))
-    assert "warning: The results differ in top_k (10 and 5)" in err
-    _, err = ok("compare", old, write("fdr.json", full_audit(mstps=0.4, fdr=0.1)))
-    assert "warning: The results differ in fdr (0.05 and 0.1)" in err
+    for name, values in {"top_k": (10, 5), "fdr": (0.05, 0.1), "unit": ("token", "word"), "label_names": "xy"}.items():
+        _, err = ok("compare", old, write("other.json", full_audit(mstps=0.4).to_dict() | {name: values[1]}))
+        assert f"warning: The results differ in {name} (" in err
 
 
 def test_a_limit_that_is_exceeded_stops_a_pipeline(cli, old, new):
