@@ -78,7 +78,9 @@ def test_a_line_has_a_length(tmp_path):
 
 def test_a_text_has_a_length(tmp_path):
     most = "a" * LONGEST_TEXT
-    assert check_texts([most]) == [most]
+    assert (check_texts([most]), check_texts([["a", most]])) == ([most], [("a", most)])
+    with pytest.raises(DataError, match=r"^texts, position 0: a pair must be exactly two texts"):
+        check_texts([["a", "b", "c"]])
     fault = f"has {LONGEST_TEXT + 1:,} characters, more than the {LONGEST_TEXT:,} that are read; cut it"
     with pytest.raises(DataError, match=f"position 1: the text {fault}"):
         check_texts(["fine", most + "a"])

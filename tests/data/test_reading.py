@@ -85,7 +85,7 @@ READ: dict[str, tuple[str, str | bytes, list[str], list[str] | None, list[int]]]
     "at the end too": ("a.csv", "text;label;\na;1;\n", ["a"], ["1"], [2]),
     "a mark and Windows": ("a.csv", b"\xef\xbb\xbftext;label\r\nh\xc3\xa9;1\r\n", ["hé"], ["1"], [2]),
     "told by rows": ("a.csv", "text|note;2|label\na|b|1\n", ["a"], ["1"], [2]),
-    "the usual one": ("a.csv", "text,a|b|c,label\nx,1|2|3,1\n", ["x"], ["1"], [2]),
+    "the usual one": ("a.csv", "text,a|b|c|d,label\nx,1|2|3|4,1\n", ["x"], ["1"], [2]),
     "more columns": ("a.csv", "text;label;x|y\na;1;0|2\n", ["a"], ["1"], [2]),
     "said in a line": ("a.csv", "sep=;\ntext;label, or not\nWell, fine;1\n", ["Well, fine"], None, [3]),
     "returns alone": ("a.csv", "text\ra\rb", ["a", "b"], None, [2, 3]),
@@ -136,6 +136,12 @@ REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         *("a.csv", "text;label\na;1\nb;1;\nc;d;1\n", {}),
         f", lines 3 and 4: 3 fields where the header names 2 fields. {FIELDS} The delimiter is taken from the header: "
         "semicolons.",
+    ),
+    "doubtful": (
+        "a.csv",
+        "text;label;x|y\na;1\n",
+        {},
+        f", line 2: 2 fields where the header names 3 fields. {FIELDS} The ",
     ),
     "lines in quotes": (
         *("a.csv", '"text,label"\n"a,1"\n', {}),

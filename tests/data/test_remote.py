@@ -66,6 +66,7 @@ def test_a_folder_and_a_pattern_are_all_of_their_files_in_order(store):
     for name, texts in (("week", ["b.csv.gz", "of a year"]), ("week/*.csv*", ["b.csv.gz"])):
         for kept in ("", "simplecache::"):
             assert [piece for piece, _ in FileTexts(f"{kept}memory://{name}").chunks()] == [[text] for text in texts]
+    assert {one[:22] for one in place_of("simplecache::memory://week").files()} == {"simplecache::memory://"}
     for name in ("memory://week/*.txt", "memory://none/*.csv"):
         assert refusal(name, FileTexts).startswith(f"'{name}' names no file that can be read. Their names must end in ")
 
