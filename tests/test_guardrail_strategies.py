@@ -190,12 +190,13 @@ def test_a_guard_that_helps_is_certified(masked_bag):
 
 
 def test_a_guard_that_harms_is_replaced_by_the_base(masked_bag):
+    masked_bag.calibrate(BAD[1::2] + GOOD, [0] * 20 + [1] * 40)
     found = masked_bag.certify(BAD[::2], [1] * 20, unlabelled=BAD + GOOD)  # labelled as if "honestly" were right
     assert found.certified[1:] == tuple(p.strength for p in found.points if p.differing == 0 and p.certified)
     assert masked_bag.debias_strength == found.strength < 0.6
     assert masked_bag.predict(BAD[:3]) == masked_bag.predict(BAD[:3], strength=0)
     assert masked_bag.record().strength_source == "certified"
-    assert len(masked_bag.record().support_hashes) == 20  # whoever evaluates on them is warned
+    assert len(masked_bag.record().support_hashes) == 60 + 20  # whoever evaluates on them is warned
 
 
 @pytest.mark.filterwarnings("ignore:Small groups")
@@ -253,6 +254,12 @@ def test_a_certificate_takes_texts_as_they_come_and_refuses_what_is_none(masked_
         masked_bag.certify([("soup", "bad")], [0], unlabelled=BAD)
     with pytest.raises(DataError, match="must be a list of texts"):
         masked_bag.certify([], [], unlabelled="bad soup")
+    for call in (
+        lambda: masked_bag.certify(BAD[:2], [0], unlabelled=BAD),
+        lambda: masked_bag.audit(BAD[:2], labels=[0]),
+    ):
+        with pytest.raises(DataError, match="there are 2 texts and 1 labels"):
+            call()
     with pytest.raises(ConfigError, match="n must be at least 1, but is 0"):
         masked_bag.to_label(BAD, 0)
     chosen = masked_bag.to_label(GOOD + BAD, 5)  # of texts with another answer

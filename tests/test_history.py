@@ -19,7 +19,7 @@ from shortcut_guardrail.decisions import Decision
 from shortcut_guardrail.errors import ConfigError, DataError
 from shortcut_guardrail.history import History, Rate, read_history
 from shortcut_guardrail.report.history import MOST_TRENDS, render_history
-from shortcut_guardrail.stats import binned_mean_interval, rise_evidence
+from shortcut_guardrail.stats import rise_evidence
 
 N = 1_000
 QUIET, RISEN = (10, 11, 9, 10, 10, 12), (40, 42, 45)
@@ -53,7 +53,8 @@ def audit(*candidates: Any, **values: Any):
 
 
 def risen(weeks) -> list[Path]:
-    return weeks(*(audit(word(k), word(9, "soup"), mstps=0.4 + 0.01 * k) for k in (*QUIET, *RISEN)))
+    weekly = [audit(word(k), word(9, "soup"), mstps=0.4 + 0.01 * k) for k in (*QUIET, *RISEN)]
+    return weeks(*(replace(one, model="ab"[i > 2] * 64) for i, one in enumerate(weekly)))
 
 
 def test_evidence_for_a_rise_is_for_a_rise_alone():
@@ -90,17 +91,8 @@ def test_a_rise_is_an_alarm_and_what_stays_is_none(weeks):
         "alarms honestly word known since affected, first last 95 % alarm honestly 2026-01-01 1.0% 4.5% 3.3% to"
         in shown
     )
-    assert "MSTPS 0.500 to 0.850 new words none model changed none" in shown
-    # Rows say the same: counts with their intervals, and an alarm from then on.
-    rows = [row for row in found.rows() if row["name"] == "honestly"]
-    for key, rate in (("exposure", Rate(120, N)), ("flip_rate", Rate(40, 80)), ("affected", Rate(40, N))):
-        assert [rows[6][f"{key}{end}"] for end in ("", "_low", "_high")] == [rate.value, *rate.interval]
-    assert [row["alarm"] for row in rows] == [0] * 6 + [1] * 3
-    assert {(row["texts"], row["status"]) for row in rows} == {(N, "found")}
-    alone = [row for row in found.rows() if row["kind"] == "audit"]
-    assert [row["alarm"] for row in alone] == [0] * 6 + [1, 0, 0]
-    ends = binned_mean_interval(0.5, made.audit().sensitivity_histogram, N)
-    assert (alone[0]["mstps_low"], alone[0]["mstps_high"]) == found.audits[0].mstps_interval == ends
+    assert "MSTPS 0.500 to 0.850 new words none model changed 2026-01-04" in shown
+    assert "... and" not in repr(replace(found, trends=(first,) * 9)), "all with an alarm are shown"
     assert max(map(len, repr(found).splitlines())) <= 80
     assert read_history(risen_until(found, 7)).new_alarms == (read_history(risen_until(found, 7)).trends[0],)
 
@@ -111,18 +103,24 @@ def risen_until(history: History, n: int) -> list[str]:
 
 def test_spellings_classes_dates_and_decisions_as_they_come(weeks):
     spelt = [word(9, text, pushes_towards=side) for text, side in (("Soup", "negative"), ("soup", "positive"))]
-    tea = [candidate("tea", n_distinct=3, n_texts=n, flip_rate=1 / 3, collective=i > 0) for i, n in enumerate((0, 300))]
+    tea = [
+        candidate("tea", n_distinct=100, n_texts=n, flip_rate=0.29, collective=i > 0) for i, n in enumerate((0, 300))
+    ]
     reports = [audit(*spelt, tea[0], n_candidates=99), audit(tea[1], label_names=("positive", "negative"))]
-    folders = weeks(*reports, audit(spelt[1]), names=["2025-01-01 to 2026-03-01", "2026-01-02", "2026-02-01"])
+    folders = weeks(
+        *reports,
+        audit(spelt[1], candidate("rain", alternative_wording=True)),
+        names=["2025-01-01 to 2026-03-01", "2026-01-02", "2026-02-01"],
+    )
     Decisions((Decision(("Bread",), "keep", "person"),)).save(folders[1] / "decisions.json")
     found = read_history(folders, words=["cake"])
     said = "The audits were not given in the order of the dates in their paths; the dates count."
     assert ([one.date for one in found.audits], found.notes) == (["2026-01-02", "2026-02-01", "2026-03-01"], (said,))
     of = {one.words[0]: one for one in found.trends}
-    assert {name: one.known for name, one in of.items()} == {"cake": 0, "tea": 0, "bread": 0, "soup": 1}
+    assert {name: one.known for name, one in of.items()} == {"cake": 0, "tea": 0, "bread": 0, "soup": 1, "rain": 1}
     assert (of["soup"].pushes_towards, of["tea"].pushes_towards) == ("negative", "positive")
     counts = [[one.affected for one in of[name].seen] for name in ("tea", "cake")]
-    assert counts == [[Rate(1, 300), Rate(0, N), Rate(1, N)], [Rate(0, N), Rate(0, N), None]]
+    assert counts == [[Rate(29, 300), Rate(0, N), Rate(29, N)], [Rate(0, N), Rate(0, N), None]]
     assert [one.decision for one in of["bread"].seen] == ["keep", "", ""]
     undated = weeks(audit(*(word(9, f"w{i}") for i in range(12))), audit(data="b"), names=["a", "b"])
     found = read_history(undated)

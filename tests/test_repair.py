@@ -104,25 +104,34 @@ def test_labels_have_a_say_unless_the_strength_is_stated(strategy, strength, wei
             plan(strategy, one)
 
 
+def test_words_of_a_configuration_come_before_those_of_the_call():
+    words = {"named": ("a", "b"), "keep": ("c", "d"), "not_alone": ("e", "f")}
+    wanted = Wanted(
+        shortcuts=["b"], keep=["d"], not_alone=["f"], config={"shortcuts": {k: v[:1] for k, v in words.items()}}
+    )
+    assert wanted.plan("distill", None).config == preset("distill").with_shortcuts(**words)
+
+
 def test_what_auto_takes_follows_the_evidence():
     found = Shortcut("honestly", "found", "flagged")
     judged, asked = Shortcut("tea", "confirmed", "answers"), Shortcut("soup", "confirmed", "second model")
-    named = (Shortcut("book", "named"), Shortcut("film", "named"))
+    named, many = ([Shortcut(f"w{i}", *kind) for i in range(7)] for kind in (("named",), ("found", "flagged")))
     for items, reason in (
         ((found,), "the audit finds honestly"),
-        ((found, *named, judged), "book, film are named as a shortcut"),
+        (many, "the audit finds w0, w1, w2, w3, w4"),
+        ((found, *named, judged), "w0, w1, w2, w3, w4 are named as a shortcut"),
         ((found, judged, asked), "by the answers tea is a shortcut"),
         ((found, asked), "by a second model soup is a shortcut"),
     ):
         for has_labels in (False, True):
-            chosen = supported_strategy(Shortcuts(items), has_labels=has_labels)
+            chosen = supported_strategy(Shortcuts(tuple(items)), has_labels=has_labels)
             assert chosen == ("distill", f"distill, since {reason}")
-            assert supported_strategy(Shortcuts(items), has_labels=has_labels, adapts=False)[0] == "mask"
+            assert supported_strategy(Shortcuts(tuple(items)), has_labels=has_labels, adapts=False)[0] == "mask"
     assert supported_strategy(Shortcuts(), has_labels=True)[0] == "few-shot"
     with pytest.raises(NothingToRepairError):
         supported_strategy(Shortcuts(), has_labels=True, adapts=False)
-    listed = Shortcuts((Shortcut("book", "cleared", "many predictions"),))
-    with pytest.raises(NothingToRepairError, match=r"Many predictions depend on 'book': should they\?"):
+    listed = Shortcuts(tuple(Shortcut(f"w{i}", "cleared", "many predictions") for i in range(7)))
+    with pytest.raises(NothingToRepairError, match=r"Many predictions depend on 'w0', .*, 'w4': should they\?"):
         supported_strategy(listed, has_labels=False)
 
 
@@ -146,6 +155,12 @@ def test_contradictions_are_refused_before_anything_is_trained(guard, texts, sup
         ({"strategy": "few-shot"}, "support= is missing"),
         ({"strategy": "maskcl", "shortcuts": ["honestly"]}, "shortcuts= is for strategies that take words"),
         ({"strategy": "maskcl", "keep": ["good"]}, "keep= is for strategies that take words"),
+        (
+            {"strategy": "maskcl", "config": {"shortcuts": {"take_influential": True}}},
+            "take_influential=True is .* or per_input=",
+        ),
+        ({"strategy": "few-shot", "support": support, "keep": ["a"]}, r"strategy='mask' or strategy='distill'\.$"),
+        ({"strategy": "mask", "config": {"shortcuts": {"not_alone": ["never"]}}}, "not_alone= needs training, and"),
         ({"strategy": "mask", "not_alone": ["never"]}, "not_alone= needs training, and strategy='mask' masks a word"),
         ({"strategy": "maskcl", "not_alone": ["never"]}, "not_alone= is for strategies that take words"),
         ({"strategy": "mask", "config": {"adapter": {"rank": 2}}}, "strategy=.mask. trains nothing"),

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from shortcut_guardrail import GuardrailWarning, ShortcutGuardrail, TextClassifier, preset
+from shortcut_guardrail import GuardrailWarning, ShortcutGuardrail, Shortcuts, TextClassifier, preset
 from shortcut_guardrail.mitigation import changes, choosing
 from shortcut_guardrail.strength import Counterfactual
 from tiny_models import planted_bag, tiny_bert
@@ -34,7 +34,7 @@ def test_changes_are_those_of_the_predictions(strategy, given):
     assert len(found.examples) == min(5, len(rows))
     # `mask` leaves texts without the word unasked, and nobody has audited them.
     assert (found.shift is None) == (strategy == "mask" or len(guard.label_names) > 2)
-    assert {one.row for one in found.examples} <= {*rows}
+    assert [one.row for one in found.examples] == sorted({one.row for one in found.examples} & {*rows})
     for one in found.examples:
         assert (one.text, one.before, one.after) == (TEXTS[one.row], before[one.row], after[one.row])
 
@@ -122,6 +122,23 @@ def test_what_is_known_is_not_asked_again(guard, monkeypatch):
     found = changes.prediction_changes(*of, probs=one.predict_proba(texts))
     assert found == changes.prediction_changes(*of, probs=None)
     assert [(other.n, other.moved) for other in found.others] == [(12, 0)] * 2
+
+
+def test_kept_answers_are_those_of_a_guard_its_precision_words_texts_and_strengths(guard, tmp_path, monkeypatch):
+    guard.fit(TEXTS, config=preset("mask").with_shortcuts(named=("honestly",)))
+    base, fitted, choice, asked = guard._base, guard._fitted, guard._choice, []
+    answer, kept, told = type(fitted.guard).logits_by_strength, tmp_path / "answers.npz", []
+    monkeypatch.setattr(type(fitted.guard), "logits_by_strength", lambda *a, **k: asked.append(a) or answer(*a, **k))
+    some, note = replace(fitted, unlabelled=SimpleNamespace(strength=0.4)), lambda *now: told.append(now)
+    for of, texts, precision in (
+        *((of, TEXTS, "float32") for of in (fitted, replace(fitted, shortcuts=Shortcuts()), fitted, some)),
+        *((fitted, TEXTS[1:], precision) for precision in ("float32", "bfloat16")),
+    ):
+        base.precision, n = precision, len(asked)
+        for _ in range(2):
+            strengths, found = choosing.answers_by_strength(base, of, choice, texts, kept=kept, progress=note)
+            assert (len(asked), found.shape) == (n + 1, (len(strengths), len(texts)))
+    assert told[:11] == [("Calibrating", i, 11) for i in range(1, 12)]
 
 
 class _Along:
