@@ -39,6 +39,8 @@ def run(encoder, *, seed=3, sizes=SMALL, epochs=2):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ShortcutGuardrail, "repair", named)
+        patch.setattr(demo_run, "AUDITED", 20)
+        patch.setattr(demo_run, "MEASURED", 30)
         recipe = Recipe(epochs=epochs, learning_rate=1e-3)
         return demo_run.run_demo(seed=seed, sizes=sizes, encoder=encoder, recipe=recipe)
 
@@ -62,7 +64,7 @@ def test_the_rows_that_are_scored_chose_nothing_and_only_the_paper_sees_labels(r
     assert {evaluation.n for evaluation in result.evaluations.values()} == {40}
     assert {evaluation.n for evaluation in result.in_distribution.values()} == {20}
     measured = [{one.sensitivity.n for one in of.values()} for of in (result.evaluations, result.in_distribution)]
-    assert (measured, {(audit.n, audit.unit) for audit in result.audits.values()}) == ([{40}, {0}], {(24, "word")})
+    assert (measured, {(audit.n, audit.unit) for audit in result.audits.values()}) == ([{30}, {0}], {(20, "word")})
     assert (repairs["repaired"].strategy, repairs["repaired"].choice.calibration) == ("distill", None)
     assert {repair.fitted.seed for repair in repairs.values()} == {result.seed} == {3}
     assert repairs["paper"].strategy == repairs["paper"].fitted.config.preset == "paper"

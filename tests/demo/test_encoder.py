@@ -39,9 +39,12 @@ def test_the_seed_orders_the_texts_of_an_epoch(bert):
 
         def read(texts, **how):
             seen.extend(texts)
+            assert how.pop("max_length") == 9
             return tokenizer(texts, **how)
 
-        training._train(model, read, rows, training.Recipe(epochs=2, batch_size=4), seed, None)
+        recipe, told = training.Recipe(epochs=2, batch_size=4, max_length=9), []
+        training._train(model, read, rows, recipe, seed, lambda *now: told.append(now))
+        assert told == [("fine-tune", i, 4) for i in (1, 2, 3, 4)]
         return seen
 
     assert order(0) == order(0)
