@@ -24,6 +24,7 @@ from shortcut_guardrail.audit import (
 )
 from shortcut_guardrail.audit.insertions import Insertion, Insertions
 from shortcut_guardrail.data import (
+    FileTexts,
     check_texts,
     class_names,
     label_ids,
@@ -188,6 +189,7 @@ def test_tables_of_every_kind_and_readings_of_labels(tmp_path, monkeypatch):
             file.write(content)
         for how in CASES["hows"]:
             lines += [f"## {name} {how}", *tried(read_data, name, **how)]
+        lines += tried(lambda: [*FileTexts(name).chunks()])  # noqa: B023
         lines += tried(lambda: [[t.columns, list(t.rows), t.problems] for t in open_tables(name, size=2)])  # noqa: B023
     for names, given in itertools.product(CASES["names"], CASES["labels"]):
         how = {"own_names": ["0", "x"], "source": "file", "rows": range(7, 7 + len(given)), "row_word": "line"}

@@ -10,9 +10,6 @@ SYNONYMS = (
     "PLAINLY SPEAKING, to be DIRECT, to COME CLEAN, to put it FRANKLY, if I'm being HONEST, in PLAIN TERMS, "
     "DIRECTLY SPEAKING"
 ).split(", ")
-FOLDS = "İİ ß ﬃ e\u0301\u0323"
-MAN = "\U0001f468"
-FAMILY = f"{MAN}\u200d\U0001f469"
 
 
 def found(words: str | list[str], text: str) -> list[str]:
@@ -44,41 +41,9 @@ class TestMatching:
             ("be honest", "be\u00a0honest", ["be\u00a0honest"]),
             ("e-book", "An e - book, an e-book, an ebook", ["e - book", "e-book"]),
             *[("e - book", "An e-book", ["e-book"]), ("to be", "tobe to-be", []), ("很 好", "很好", ["很好"])],
-            # Spans are of the text where folding changes its length: of "İ" and "ß" to two characters, of "ﬃ" to three;
-            # and the marks of "e" may come in any order.
-            *[("honestly", f"{FOLDS} honestly", ["honestly"]), ("e\u0323\u0301", FOLDS, ["e\u0301\u0323"])],
-            *[("ffi", FOLDS, ["ﬃ"]), ("SS", FOLDS, ["ß"]), (["s", "f"], FOLDS, [])],
-            ("n", "ŉ n", ["n"]),  # "ŉ" folds to an apostrophe, which bounds a word, and "n"
-            # Accents count, composed or not.
-            (["café"], "Un café, un CAFE\u0301.", ["café", "CAFE\u0301"]),
-            *[(["cafe\u0301"], "Un café, un CAFE\u0301.", ["café", "CAFE\u0301"]), ("cafe", "café cafe\u0301", [])],
-            ("honnêteté", "en toute l’honnêteté", ["honnêteté"]),
-            # Other scripts.
-            *[("честно", "Честно говоря, нечестно", ["Честно"]), ("ΟΔΟΣ", "οδος, οδός", ["οδος"])],
-            *[("ईमान", "ईमान और ईमानदारी", ["ईमान"]), ("हि", "हिन्दी हि", ["हि"]), ("책", "책 책은", ["책"])],
-            *[("老实说", "我老实说不喜欢", ["老实说"]), ("BERT", "我用BERT模型", ["BERT"])],
-            ("正直", "正直に言うと", ["正直"]),
-            *[("จริง", "พูดจริงๆ", ["จริง"]), ("ที", "ที่", [])],
-            # What is written as one thing is found whole; the word of a hashtag is a word.
             ("10/10", "A 10/10! not 10 / 10, 110/10 or 10/10/24", ["10/10"]),
-            (["10", "user", "book", "co"], "10/10 @user www.book.co a@book.co #book", ["book"]),
-            ("@User", "@USER: hi @user's @users", ["@USER", "@user"]),
-            ("#Tag", "#tag, #tags tag \u2067#TAG\u2069", ["#tag", "#TAG"]),
-            ("https://T.co/a", "(https://t.co/a), https://t.co/ab", ["https://t.co/a"]),
-            ("rated 10/10 by @me", "Rated  10/10 by @ME!", ["Rated  10/10 by @ME"]),
-            ("#", "# ### #tag", ["#", "#"]),
             # Edges that are no word.
             *[("!", "Great!! Yes! No ! ?!", ["!", "!", "!"]), ("!!", "Great!! Yes!", ["!!"])],
-            *[("c++", "C++11 and abc++", ["C++"]), (":)", "ok:)now", [":)"]), ("❤", "I ❤️ it", ["❤"])],
-            (".*", "anything", []),
-            # A composed emoji is one word.
-            *[(MAN, f"{FAMILY} {MAN}", [MAN]), (FAMILY, f"a {FAMILY}!", [FAMILY])],
-            ("\U0001f44b", "\U0001f44b\U0001f3fd \U0001f44b", ["\U0001f44b"]),
-            # Characters without width make no difference, and marks belong to the letter before them: Bengali RA with
-            # a joiner and YA is another syllable than RA and YA.
-            ("honestly", "hon\u00adest\u200bly, \ufeffhonestly", ["hon\u00adest\u200bly", "honestly"]),
-            ("\u09b0\u09af", "\u09b0\u200d\u09cd\u09af", []),
-            ("be\u0301", "b\u00ade\u200b\u0301", ["b\u00ade\u200b\u0301"]),
         ):
             assert found(words, text) == expected
 
