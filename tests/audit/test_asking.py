@@ -9,7 +9,7 @@ import pytest
 from made_shards import shard
 from planted_words import NAMES, by_words, planted_texts
 from shortcut_guardrail import AuditConfig, ConfigError, ModelError, ShortcutGuardrail
-from shortcut_guardrail.audit.asking import Plan, ask_words
+from shortcut_guardrail.audit.asking import Plan, _said, ask_words
 from shortcut_guardrail.audit.context import judge, tally
 from shortcut_guardrail.audit.measurements import NOT_ASKED
 from shortcut_guardrail.classifiers import ASKED_AGAIN, word_reader
@@ -48,16 +48,18 @@ def test_a_planted_word_is_flagged_and_its_card_and_its_questions_are_made():
 
 def test_a_plan_counts_texts_that_are_evidence_and_what_they_take():
     reader, config = word_reader(by_words, NAMES), AuditConfig(min_count=10, budget=44)
-    encoded = reader.encode(["good tea"] * 12 + ["bad soup"] * 9 + ["good soup"])
+    encoded = reader.encode(["tea good"] * 12 + ["bad soup"] * 9 + ["soup"])
     plan = Plan.of(encoded, np.arange(22) != 0, np.arange(22), None, config)
-    assert [(word, len(rows)) for word, rows in plan.holders.items()] == [("good", 12), ("tea", 11), ("soup", 10)]
+    assert [(word, len(rows)) for word, rows in plan.holders.items()] == [("good", 11), ("tea", 11), ("soup", 10)]
     assert plan.besides == 21 + ASKED_AGAIN  # erasures are tried in all that are evidence
-    assert plan.answers() == (22 + plan.besides + 3 * 10, 22 + plan.besides + 12 + 11 + 10)
+    assert plan.answers() == (22 + plan.besides + 3 * 10, 22 + plan.besides + 11 + 11 + 10)
     ask_words(reader, encoded, plan, config)  # two answers a text are enough to begin
     whole = reader.encode(["honestly bad soup"] * 12)  # a word of all texts is asked about in all
     plan = Plan.of(whole, np.ones(12, dtype=bool), np.arange(12), None, config)
-    measured, said = ask_words(reader, whole, plan, AuditConfig(min_count=10))
+    seen: list[tuple[str, int, int]] = []
+    measured, said = ask_words(reader, whole, plan, AuditConfig(min_count=10), progress=lambda *now: seen.append(now))
     assert (measured.not_asked, len(said)) == (frozenset(), 1)
+    assert seen == [("Asking", 1, 1), ("Cutting words", 30, 30), ("Cutting words", 2, 2)]
 
 
 @pytest.mark.parametrize(("more", "capped"), [(0, {"honestly"}), (7, {"honestly"}), (8, set())])
@@ -83,13 +85,15 @@ def test_a_budget_is_kept_and_says_what_it_leaves():
     assert least <= len(asked) <= most
     within = ShortcutGuardrail.around(by_words, NAMES).answers_needed(texts, AuditConfig(budget=650))
     assert within == (min(least, 650), 650)
-    report, asked, _ = counted(texts, budget=650)
+    report, asked, _ = counted(texts, budget=650, fdr=0.08)
     assert len(asked) <= 650
     assert ([c.text for c in report.flagged], report.notes[0]) == (["honestly"], everything.notes[0])
-    capped, untested = report.notes[1:3]
-    assert "1 word that changed a prediction stands in more" in capped
-    assert "take the prediction away in at least" in capped
-    assert "words untested" in untested
+    allows = "The budget allows 125 texts of a word, and 1 word that changed a prediction stands in more."
+    shows = "Cutting has to take the prediction away in at least 14 of them to show beyond doubt."
+    untested = "The budget leaves 8 words untested, those in the fewest texts."
+    assert report.notes[1:3] == (f"{allows} {shows}", untested)
+    two = "and 2 that changed one stand in more. So few show nothing beyond doubt."
+    assert _said(9, 2, 0, 10, AuditConfig(min_pull=0.9))[1].endswith(two)
     assert report.n_tested < everything.n_tested
     with pytest.raises(ConfigError, match="budget must be at least 600"):
         counted(texts, budget=500)
@@ -116,8 +120,10 @@ def test_phrases_that_act_together_are_found_and_predictions_that_change_by_them
         return by_words([text.replace("to be honest", "honestly") for text in texts])
 
     texts = [text.replace("Honestly,", "To be honest,") for text in TEXTS]
-    report, _, _ = counted([text.lower() for text in texts], by_phrase)
+    report, _, _ = counted(texts := [text.lower() for text in texts], by_phrase)
     assert "to be honest" in {c.text for c in report.flagged}
+    # Where the budget leaves no answers for phrases, words are found.
+    assert {c.text for c in counted(texts, by_phrase, budget=850)[0].flagged} == {"to", "be", "honest"}
     rng = np.random.default_rng(0)
 
     def noisy(texts):

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,8 +10,12 @@ import pytest
 import torch
 from scipy.stats import sem, t
 
+import audits as made
+from made_shards import shard
 from shortcut_guardrail import AdapterConfig, AuditConfig, ShortcutGuardrail, TextClassifier
 from shortcut_guardrail.audit import auditing
+from shortcut_guardrail.audit.evidence import Agreement
+from shortcut_guardrail.audit.insertions import Wanted
 from shortcut_guardrail.mitigation.lora import adapted_layers, attach_adapter
 from shortcut_guardrail.stats import exact_interval
 from shortcut_guardrail.text.segmenters import open_segmenter, segmenting
@@ -80,11 +85,11 @@ def test_a_redacted_report_holds_no_text_and_no_list_of_a_texts_words(report):
     assert numbers == all_numbers
 
 
-def test_answers_are_counted_as_often_as_the_model_is_asked(guard, monkeypatch):
-    asked, run = [], TextClassifier._run
-    noted = lambda self, module, batch, *rest: asked.append(len(batch.indices)) or run(self, module, batch, *rest)  # noqa: E731
-    monkeypatch.setattr(TextClassifier, "_run", noted)
-    assert guard.audit(TEXTS, top_k=3).answers == sum(asked) > len(TEXTS)
+def test_a_report_has_so_many_candidates_and_examples_of_the_first(guard, monkeypatch):
+    monkeypatch.setattr(auditing, "MAX_CANDIDATES", 2)
+    monkeypatch.setattr(auditing, "DETAILED", 1)
+    report = guard.audit(TEXTS, top_k=3)
+    assert ([bool(c.examples) for c in report.candidates], report.n_candidates) == ([True, False], 7)
 
 
 def test_progress_reaches_the_end_of_each_stage(guard):
@@ -101,6 +106,7 @@ def test_of_what_is_too_rare_the_reason_says_how_many_texts_would_do():
         (90, 30, 180, f"{few}; at least 2.0 times as many texts are needed"),
         (90, 30, math.nan, few),
         (13, 90, 35, "too few texts: it stands in 13 distinct ones; at least 35 are needed"),
+        (30, 30, math.nan, "too few texts: it stands in 30 distinct ones"),
         (13, 90, math.nan, "too few texts: it stands in 13 distinct ones"),
     ):
         no, sums = [False], SimpleNamespace(present=[present], without=[without])
@@ -108,9 +114,54 @@ def test_of_what_is_too_rare_the_reason_says_how_many_texts_would_do():
         assert auditing._reason(sums, outcomes, 0, "positive") == said
 
 
+def test_totals_are_of_inputs_and_agreement_is_of_texts_that_were_computed():
+    of = {"weights": [3, 1, 2, 1, 0], "evidence": [True, True, False, True, False], "top_agrees": [1, 0, 1, 0, 1]}
+    of |= {"truncated": [1, 0, 1, 0, 1], "controls": [0, 1, 1, 0, 0], "sensitivity": [0.5, 0, 1, 0.25, 0.9]}
+    of |= {"agreement": [math.nan, 0, -0.5, 1, 0.7]}
+    arrays = {name: np.array(x, dtype=bool if set(x) == {0, 1} else None) for name, x in of.items()}
+    one = replace(shard([(answer, {}) for answer in (0, 0, 2, 1, 0)]), **arrays)
+    found = auditing._totals(lambda: [one, one], 3)
+    counted = {"n": 14, "n_distinct": 6, "n_truncated": 10, "n_controls": 6, "predicted": (8, 2, 4)}
+    bins = [tuple(where.get(i, 0) for i in range(20)) for where in ({0: 2, 5: 2, 10: 6, 19: 4}, {5: 2, 10: 2, 19: 2})]
+    agreement = Agreement(pytest.approx(1 / 6), 6, 0.5, pytest.approx(2 / 3), bins[1])
+    assert found == {**counted, "mstps": 3.75 / 7, "sensitivity_histogram": bins[0], "agreement": agreement}
+    few = {"n": 9, "n_distinct": 9, "predicted": (9, 0, 0), "agreement": replace(agreement, mean=0.194)}
+    notes = auditing._notes(
+        few, 0, SimpleNamespace(tested=np.array([False])), ("a", "b", "c"), AuditConfig(min_count=7)
+    )
+    starts = "The model never predicts 'b', 'c' on", "Nothing occurs in 7 or more", "Attribution agrees with"
+    assert [note.startswith(start) for note, start in zip(notes, starts, strict=True)] == [True] * 3
+    assert "only weakly (mean rank correlation 0.19): a large top_k misses less." in notes[2]
+    assert auditing._mean_interval(1.2, 1.0, 2) == (-1.0, 1.0)
+
+
 def test_texts_that_were_cut_are_counted_as_often_as_they_occur(bag):
     texts = ["the soup was good and warm"] * 3 + ["good soup", "bad soup"]
     assert ShortcutGuardrail(*bag, max_length=5).audit(texts).n_truncated == 3
+    classifier, report = TextClassifier(*bag, max_length=8), SimpleNamespace(flagged=[SimpleNamespace(text="honestly")])
+    pairs = [("good soup", "the honestly honestly honestly"), ("the soup!honestly honestly", "soup so")]
+    encoded, report.n_truncated = classifier.encode([*pairs, ("the soup was", "cold so so"), ("good honestly", "")]), 3
+    (said,) = auditing._behind_the_cut(report, lambda: [(None, encoded, None)], 8)
+    assert said.startswith("Flagged words stand 3 times behind the 8 tokens that the model reads, in 2 texts. With")
+    assert [auditing._side(report.flagged[0], [one]) for one in (*pairs, ("honestly",) * 2)] == [1, 0, 1]
+
+
+def test_what_is_added_to_texts_that_leave_room_and_which_cues_are_told(bag, monkeypatch):
+    classifier, seen = TextClassifier(*bag), []
+    monkeypatch.setattr(auditing, "POOL", 2)
+    monkeypatch.setattr(auditing, "try_insertions", lambda *given, **how: (seen.append((given, how)), ({}, None))[1])
+    monkeypatch.setattr(auditing, "find_defaults", lambda *given: seen.append(given))
+    words = [made.candidate("tea", n_present=4), made.candidate("soup", n_present=5, collective=True, flip_rate=0.1)]
+    words += [made.candidate("room", "negative", n_present=9), made.candidate("the", None, n_present=9)]
+    words += [made.candidate("good", flip_rate=0.2, n_distinct=20, n_present=1)]
+    encoded = classifier.encode(["good tea", "bad tea", "soup " * (classifier.longest - 17), "room", "the room"])
+    keys, probs = np.array([0, 5, 7, 1, 6, 8], dtype=np.uint64), np.arange(10).reshape(5, 2) / 10
+    pieces, config = lambda: [(np.arange(1, 6), encoded, probs)], AuditConfig(min_count=5)
+    auditing._with_additions(made.audit(*words, n_distinct=7), classifier, pieces, keys, config)
+    ((_, texts, of_texts, wanted, _), how), (_, _, _, cues, names) = seen
+    assert (texts, of_texts.tolist(), how) == (["good tea", "room"], [[0, 0.1], [0.6, 0.7]], {"n_texts": 7})
+    assert wanted == [Wanted("soup", 1, 0, found=True), Wanted("room", 0)]
+    assert (cues, names) == ({"negative": ["room"], "positive": ["good", "tea", "soup"]}, ("negative", "positive"))
 
 
 def test_the_digest_is_of_all_weights_that_answer(bert):

@@ -7,7 +7,7 @@ import pytest
 
 from audits import audit, candidate
 from made_answers import bag
-from shortcut_guardrail.audit.defaults import LEAST_TEXTS, Defaults, find_defaults
+from shortcut_guardrail.audit.defaults import LEAST_TEXTS, Defaults, HeldUp, Probe, _default, _recurring, find_defaults
 from shortcut_guardrail.report.defaults import defaults_said
 
 LABELS = ("attack", "harmless")
@@ -109,3 +109,50 @@ def test_texts_that_cannot_tell_are_no_default_and_no_error(texts, why, default)
     assert one.default == default, why
     assert all(held.n >= LEAST_TEXTS for held in one.held_up)
     assert len(one.probes) == 5
+
+
+def test_a_default_is_given_nearly_always_or_others_fall_to_it_and_few_texts_tell_nothing():
+    def default(*probes, held=(), halves=(), predicted=(60, 20)):
+        made = [Probe(change, sum(given), (0, 0), (0, 0), given) for change, given in probes]
+        made += [Probe(f"{which} half", sum(given), before, kept, given) for which, before, kept, given in halves]
+        return _default(LABELS, predicted, made, [HeldUp(label, (), n, *counts) for label, n, *counts in held])
+
+    both, most = [
+        [("function words", one), ("sampled words", other)] for one, other in (((38, 2), (37, 3)), ((70, 30), (72, 28)))
+    ]
+    assert default(*both) == ("attack", ("without content",))
+    assert default(*both, predicted=(60, 19)) == default(both[0]) == default(("function words", (19, 0)), both[1])
+    assert default(both[0]) == default(*most) == (None, ())
+    gone = [("harmless", 50, (45, 5), (3, 47))]
+    assert default(*most, held=gone) == ("attack", ("cues",))
+    # As many fall without random words, or lose the class itself.
+    assert default(*most, held=[("harmless", 50, (45, 5), (45, 5))])[0] is None
+    assert default(*most, held=[*gone, ("attack", 50, (20, 30), (0, 0))])[0] is None
+    for own, reasons in ((20, ("halves",)), (19, ())):
+        halves = [(which, (own, 40 - own), (own - 2, 2), (36, 4)) for which in ("first", "second")]
+        assert default(*most, halves=halves)[1] == reasons
+
+
+def test_openings_and_endings_recur_in_a_twentieth_of_the_texts_and_are_as_long_as_can_be():
+    def found(n, total=500, words="please say the word"):
+        texts = [f"{words} {i} one{i}" for i in range(n)]
+        return _recurring([*texts, *(f"a{i} text{i} of{i} its{i} own{i}" for i in range(total - n))])
+
+    assert (found(24), found(25)) == ([], [("please say the word", "start")])
+    assert (found(19, 30), found(20, 30, "- - - word"), found(20, 30, "say it")) == ([], [], [])
+    branches = [f"please say the {'word' if i < 20 else 'other'} one{i}" for i in range(23)]
+    assert _recurring(branches) == [("please say the", "start"), ("please say the word", "start")]
+    pairs = [(f"one two three a{i}", f"b{i} c{i} please write it") for i in range(40)]
+    assert _recurring(pairs) == [("please write it", "end"), ("one two three", "start")]
+    texts = [*pairs, *((f"d{i}", f"e{i} f{i}") for i in range(30))]
+    asked = []
+    answer = bag({"please": 4.0})
+    ending = find_defaults(lambda of: (asked.append(of), answer(of))[1], texts, answer(texts), {}, LABELS).wrappers[0]
+    told = ending.place, ending.n, ending.without, ending.alone, ending.n_added, ending.added
+    assert told == ("end", 40, 0, "harmless", 30, 30)
+    assert [asked[2][0], asked[0][1]] == [("d0", "e0 f0 please write it"), ("one two three a1", "b1 c1")]
+    asked.clear()
+    texts = [f"one{i} two three" for i in range(160)]
+    find_defaults(lambda of: (asked.append(of), answer(of))[1], texts, answer(texts), {}, LABELS)
+    assert [asked[i][0] for i in (-2, -1)] == ["one0 two", "two three"]
+    assert [len(of) for of in asked[-2:]] == [150, 150]

@@ -56,12 +56,11 @@ def test_nothing_changes_where_the_mask_does_nothing(unit):
         cut = audited(0.0, unit=unit, erasure="cut")
         assert cut.erasure == "cut"
         assert AuditedCards.of(cut).id != AuditedCards.of(by_mask).id, "what is decided of one is not of the other"
-        assert AuditedCards.of(cut).id != AuditedCards.of(by_mask).id
 
 
 def test_tokens_are_the_papers_and_stay_masked():
     report = audited(6.0, unit="token")
-    assert report.erasure == "mask"
+    assert (report.erasure, report.insertions, report.defaults) == ("mask", None, None)
     assert report.erasures.mask > 0.1 * report.erasures.n
     assert report.erasures.weak
     said = "What this audit finds is weak evidence: where none should change, the mask token"

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from audits import evaluation, group
-from shortcut_guardrail import ConfigError, ShortcutGuardrail, TextClassifier, preset
+from shortcut_guardrail import ConfigError, GuardrailWarning, ShortcutGuardrail, TextClassifier, preset
 from shortcut_guardrail.display import MOST_ROWS
-from shortcut_guardrail.evaluation import at_threshold_of, by_shortcut, sampled_rows, shortcut_tokens
+from shortcut_guardrail.evaluation import at_threshold_of, by_shortcut, sampled_rows, score, shortcut_tokens
+from shortcut_guardrail.metrics import SMALL_GROUP
 from shortcut_guardrail.stats import exact_interval
 from shortcut_guardrail.text import WordFinder
 
@@ -33,7 +34,10 @@ def guard(bag):
 
 
 def test_scores_and_groups(guard):
-    result = guard.evaluate(TEXTS, LABELS, shortcuts=["honestly"])
+    told = {}
+    how = {"progress": lambda stage, done, n: told.__setitem__(stage, (done, n))}
+    result = guard.evaluate(TEXTS, LABELS, shortcuts=["honestly"], **how)
+    assert told == dict.fromkeys(("Tokenising", "Predicting", "Attributing", "Masking"), (6, 6))
     assert (result.n, result.accuracy, result.balanced_accuracy) == (6, 5 / 6, pytest.approx((1 + 2 / 3) / 2))
     assert (result.majority_accuracy, tuple(group.name for group in result.groups)) == (0.5, GROUPS)
     assert [(group.n, group.accuracy) for group in result.groups] == [(2, 1.0), (1, 0.0), (1, 1.0), (2, 1.0)]
@@ -54,6 +58,20 @@ def test_the_keys_of_the_json_do_not_move(guard):
     plain = guard.evaluate(TEXTS, LABELS).to_dict()
     assert (list(plain), plain["shortcut_token_recall"]) == (KEYS, {})
     assert [group["name"] for group in plain["groups"]] == ["negative", "positive"]
+
+
+def test_small_groups_are_named_and_classes_that_are_never_predicted_counted(bag):
+    labels, names = np.repeat(np.arange(9), [SMALL_GROUP, 2, 1, 1, 0, 1, 1, 1, SMALL_GROUP - 1]), tuple("abcdefghi")
+    encoded = TextClassifier(*bag, max_length=5).encode(
+        [*["good soup"] * 63, *["the good soup was"] * (len(labels) - 63)]
+    )
+    said = (
+        "^Small groups: 'b' .2 examples." + "".join(f", '{name}' .1 example." for name in "cdfg") + " and 2 more. Read"
+    )
+    with pytest.warns(GuardrailWarning, match=said):
+        found = score(encoded, np.minimum(labels, 6), labels, names, threshold=0.25).to_dict()
+    assert found["predicted"] == [SMALL_GROUP, 2, 1, 1, 0, 1, SMALL_GROUP + 1, 0, 0]
+    assert (found["n"], found["n_truncated"], found["threshold"]) == (len(labels), len(labels) - 63, 0.25)
 
 
 def test_of_many_groups_the_worst_are_shown_and_empty_ones_last():
@@ -98,7 +116,9 @@ def test_the_interval_of_mstps_is_that_of_a_mean_and_an_empty_group_has_none(gua
     assert result.mstps == pytest.approx(changes.mean(), abs=1e-4)
     half = 3.1824 * changes.std(ddof=1) / 2  # t of 3 degrees of freedom, over the root of 4
     assert result.sensitivity.interval == pytest.approx((changes.mean() - half, changes.mean() + half), abs=1e-4)
-    values = guard.evaluate(["good soup", "honestly bad"], ["positive", "negative"], shortcuts=["honestly"]).to_dict()
+    few = ["good soup", "honestly bad"], ["positive", "negative"]
+    values = guard.evaluate(*few, shortcuts=["honestly"], top_k=2).to_dict()
+    assert (values["predicted"], list(values["shortcut_token_recall"])) == ([1, 1], ["1", "2"])
     by_name = {group["name"]: group for group in values["groups"]}
     name = "positive, with shortcut"
     assert by_name[name] == {"name": name, "n": 0, "accuracy": None, "interval": None}

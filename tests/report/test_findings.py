@@ -7,13 +7,12 @@ from audits import audit, candidate, card, to_review
 from shortcut_guardrail.audit.defaults import Defaults, Probe
 from shortcut_guardrail.cards.card import Flip
 from shortcut_guardrail.decisions import LEAST_FLIPS
-from shortcut_guardrail.report import print_questions, print_shortcuts
+from shortcut_guardrail.report import print_questions
 from shortcut_guardrail.report.defaults import defaults_said
 from shortcut_guardrail.report.findings import findings
 from shortcut_guardrail.report.insertions import added_rate_of_card
 from shortcut_guardrail.report.terminal import _would_take
 from shortcut_guardrail.report.view import _texts, comparison_lead
-from shortcut_guardrail.shortcuts import Shortcut, Shortcuts
 
 FLAGGED = {"status": "flagged", "flagged": ("honestly",)}
 SOUP = "honestly, the soup at this place was cold"
@@ -61,14 +60,6 @@ def test_the_example_is_the_shortest_text_that_says_something_and_halves_are_of_
         "Of the texts of other classes 90% are given 'attack' when only their first half is left, and 10% when only "
         "their second half is. So what keeps them from it stands at the end."
     )
-
-
-def test_words_have_counts_of_labels_where_labels_were_asked(capsys):
-    asked = Shortcut("happy", "cleared", n_support=8, fixed=0, broken=2, count=9)
-    print_shortcuts(Shortcuts((Shortcut("honestly", "named"), asked)))
-    rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line.strip()}
-    assert (rows["honestly"][1], rows["honestly"][-4:]) == ("removed", ["-", "-", "-", "-"])
-    assert (rows["happy"][1], rows["happy"][-4:]) == ("kept", ["9", "-", "0", "2"])
 
 
 def test_the_share_of_a_dominant_word_is_of_the_texts_that_it_was_counted_in():

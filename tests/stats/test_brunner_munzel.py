@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, brunnermunzel
 
-from shortcut_guardrail.stats import LEVELS, Placements, levels, p_of_placements, p_relative_effect, relative_effect
+from shortcut_guardrail.stats import Placements, p_of_placements, p_relative_effect, relative_effect
 
 
 def histogram(*samples, size=40):
@@ -61,12 +61,3 @@ def test_false_alarms_at_the_margin_stay_below_what_is_promised(n, m):
     below = rng.binomial(n, 0.9, size=4000)
     rests = np.column_stack([below, np.zeros(4000), n - below])
     assert (p_relative_effect(rests, others, 0.6) <= 0.05).mean() > 0.5
-
-
-def test_levels_are_steps_of_log_odds():
-    steps = levels(np.array([0, 1e-6, 0.01, 0.02, 0.5, 0.98, 0.99, 1], dtype=np.float32))
-    assert (steps[0], steps[4], steps[-1]) == (0, LEVELS // 2, LEVELS - 1)
-    assert (np.diff(steps) > 0).all()
-    # Of a quarter each, from -16 to 16.
-    assert (levels(1 / (1 + np.exp([-0.12, -0.13, -0.37, 1]))) - LEVELS // 2).tolist() == [0, 1, 1, -4]
-    assert (LEVELS, steps[2] + steps[6], steps[3] + steps[5]) == (129, LEVELS - 1, LEVELS - 1)

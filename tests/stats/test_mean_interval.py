@@ -26,11 +26,6 @@ def test_mcnemars_tests_and_the_interval_of_a_histogram_by_hand():
     assert binned_mean_interval(0.5, (100, 200, 100), 400) == pytest.approx((0.5 - half, 0.5 + half), abs=1e-5)
 
 
-def test_it_is_cut_at_0_and_1_and_a_single_value_has_none():
-    assert mean_interval(np.array([0.0, 0.0, 1.0])) == (0.0, 1.0)
-    assert all(math.isnan(end) for end in mean_interval(np.array([0.3])))
-
-
 def test_a_few_dozen_skewed_values_do_not_suffice_and_the_exact_interval_is_that_of_scipy():
     """Where 5 % of values are high, thirty often hold none of these, and the interval then misses the mean."""
     rng = np.random.default_rng(0)

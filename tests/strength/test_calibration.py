@@ -50,19 +50,6 @@ def test_every_strength_is_the_adapter_at_that_scale(bert, texts, packing):
     assert all(isinstance(layer.scaling["default"], float) for _, layer in adapted_layers(model))
 
 
-def test_the_curve_counts_what_is_gained_and_lost_against_the_base():
-    logits, labels = answering("001111", "111110", "111100", labels="111110")
-    found = choose_strength(logits, labels, GRID)
-    counted = [(p.strength, p.accuracy, p.gained, p.lost) for p in found.curve]
-    assert counted == [(0.0, 0.5, 0, 0), (0.5, 1.0, 3, 0), (1.0, 5 / 6, 3, 1)]
-    assert [p.score for p in found.curve] == [p.accuracy for p in found.curve]
-    assert [p.p_value for p in found.curve] == pytest.approx([1.0, 0.25, 0.625])  # McNemar, both sides
-    for point in found.curve:
-        exact = binomtest(round(point.accuracy * 6), 6).proportion_ci(0.95, "exact")
-        assert point.interval == pytest.approx((exact.low, exact.high), abs=1e-6)
-    assert (found.strength, found.n, found.metric) == (0.5, 6, "accuracy")
-
-
 def test_labels_overrule_a_strength_chosen_without_them_by_paired_evidence_alone():
     tables = {(1, 0): False, (2, 0): True, (3, 1): False, (4, 1): True, (6, 3): False, (7, 3): True}
     for (gained, lost), overruled in tables.items():

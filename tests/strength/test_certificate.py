@@ -57,9 +57,6 @@ def test_the_gain_is_bounded_at_all_strengths_at_once():
     assert found.points[0].gain_bound == int(1000 * share * decided * (1 - 2 * theta)) / 1000
     assert certificate([1000] * 4, [0] * 4, [100] * 4).points[0].gain_bound is None
     assert certificate([300] * 4, [0] * 4, [0] * 4).points[0].gain_bound is None
-    # More certificates, and more strengths, have to share the error.
-    assert certificate([1000] * 4, [100] * 4, [0] * 4, looks=2).points[0].gain_bound < found.points[0].gain_bound
-    assert certificate([1000], [100], [0], strengths=[1.0]).points[0].gain_bound > found.points[0].gain_bound
 
 
 @pytest.mark.parametrize(("gain", "loss"), [(0.5, 0.5), (0.55, 0.4), (0.9, 0.05), (0.3, 0.0), (0.05, 0.0)])
