@@ -97,8 +97,8 @@ def _families(r: dict[str, Any]) -> Iterator[Row]:
             shares = ", ".join(f"{way} {share:.0%}" for way, share in found["share_of_matmul_rate"].items())
             yield f"Share of the machine's product rate, {family}, {texts}", shares, "", ""
     for family, step in r["steps"].items():
-        for _, measured, *_ in _profile(step):
-            yield f"A step of {step['texts']} sentences, {family}", measured, "", ""
+        for what, measured, *_ in _profile(step):
+            yield f"{what}, {family}", measured, "", ""
 
 
 def _attribution(r: dict[str, Any]) -> Iterator[Row]:

@@ -79,6 +79,20 @@ def test_a_plain_loop_pads_what_the_library_groups_and_learns_the_same(texts):
     assert results["predict padded"] == pytest.approx(results["predict"], rel=1e-4)
 
 
+def test_relative_positions_that_no_text_reaches_change_nothing():
+    """What `narrow` is the price of: a text of L tokens reads the L positions to each side of the middle, no other."""
+    model, length = build_family("deberta-v3")[0], 5
+    encoder, ids = model.base_model.encoder, torch.arange(5, 5 + length)[None]
+    before, blocks, usual = model(ids).logits, encoder.layer, encoder.get_rel_embedding
+    middle = blocks[0].attention.self.pos_ebd_size
+    assert length < middle
+    for reach, same in ((length, True), (length - 2, False)):
+        encoder.get_rel_embedding = lambda reach=reach: usual()[middle - reach : middle + reach]
+        for block in blocks:
+            block.attention.self.pos_ebd_size = reach
+        assert torch.allclose(model(ids).logits, before, atol=1e-5) == same
+
+
 def test_the_plain_implementation_has_the_librarys_losses(bert, texts):
     """Written without the library: another loop over slots, another attribution, padded batches."""
     losses = plain.adapt(copy.deepcopy(bert[0]), bert[1], texts, batch_size=8, k=4)
@@ -122,10 +136,10 @@ def test_peak_memory_sees_what_was_held():
 
 
 def test_a_committed_table_is_that_of_its_results_and_a_gpu_has_no_goals_of_a_processor():
-    assert [path.stem for path in RESULTS] == ["epyc-2-cores", "h100"]
+    assert [path.stem for path in RESULTS] == ["epyc-2-cores", "families", "h100"]
     for path in RESULTS:
         assert path.with_suffix(".md").read_text(encoding="utf-8") == table(json.loads(path.read_text("utf-8")))
-    processor, gpu = (table(json.loads(path.read_text("utf-8"))) for path in RESULTS)
+    processor, _, gpu = (table(json.loads(path.read_text("utf-8"))) for path in RESULTS)
     assert "| 160 s | missed |" in processor
     assert "Goal" in processor
     for word in ("Goal", "met", "missed", "160 s"):
