@@ -25,6 +25,9 @@ def test_a_repair_cuts_what_the_audit_finds(guard):
     assert guard.shortcuts.words == ("honestly",)
     assert (guard.debias_strength, guard.predict(["Honestly, a bad day"])) == (1.0, ["negative"])
     assert guard.predict(["Honestly, a bad day"], strength=0) == ["positive"]
+    with guard._fitted.guard.at(1.0) as used:
+        found = [used.predict_proba(["Honestly, a bad day"], again=again).tolist() for again in (False, True)]
+    assert found[0] == found[1] == by_words(["a bad day"]).tolist()
     base, repaired = guard.evaluate(ROWS, LABELS, strength=0), guard.evaluate(ROWS, LABELS, shortcuts=["honestly"])
     assert (base.accuracy < 0.8, repaired.accuracy) == (True, 1.0)
     # A guard is audited as what it guards is, and nothing is left to find.

@@ -99,9 +99,9 @@ class WordReader(Around):
             RunError: More than `MOST_UNANSWERED` of the texts have no prediction.
         """
         whole: Sequence[Text] = cast(Any, texts.texts if isinstance(texts, EncodedTexts) else texts)
-        if again:
-            return self.inner.predict_proba(list(whole), progress=progress, again=True)
         rest: Sequence[Text] = remaining_texts(texts) if isinstance(texts, EncodedTexts) else whole
+        if again:
+            return self.inner.predict_proba(list(rest), progress=progress, again=True)
         probs = self._answers(rest, progress)
         missing = np.flatnonzero(np.isnan(probs).any(axis=1))
         if len(missing):
