@@ -110,6 +110,8 @@ def test_words_of_a_configuration_come_before_those_of_the_call():
         shortcuts=["b"], keep=["d"], not_alone=["f"], config={"shortcuts": {k: v[:1] for k, v in words.items()}}
     )
     assert wanted.plan("distill", None).config == preset("distill").with_shortcuts(**words)
+    whole = preset("mask").with_adapter(rank=2)  # as a record may have it
+    assert Wanted(config=whole).plan("mask", None).config == whole
 
 
 def test_what_auto_takes_follows_the_evidence():

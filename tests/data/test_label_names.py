@@ -23,15 +23,7 @@ def test_names_by_id_by_own_name_in_order_and_from_files(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("0=joy,1=anger,2=joy", r"label_names= must be unique, but repeats 'joy'\."),
-        ("0=joy,1=anger,1=rage,2=fear", "must be unique, but repeats"),
-        ("0=joy,1=anger", r"label_names= lacks class 2 \(LABEL_2\)\."),
-        ("0=joy,1=anger,3=fear", r"names the class '3', but the model has 0 \(LABEL_0\), 1 \(LABEL_1\), 2"),
-        ("0=joy,1=anger,2= ", "must give class '2' a name that is not empty"),
         ({0: "joy", 1: "anger", 2: None}, "must give class '2' a name"),
-        (["joy", "anger"], "has 2 names, but the model has 3 classes"),
-        (["joy", "anger", "fear", "awe"], "has 4 names, but the model has 3 classes"),
-        ("joy,anger,fear", "is no mapping and no such file: 'joy,anger,fear'"),
         *[(name, f"{name} is no mapping: it needs two columns") for name in ("wide.csv", "ragged.csv")],
     ],
 )
@@ -75,10 +67,3 @@ def test_names_are_asked_for_where_they_are_numbers(names, recwarn):
     recwarn.clear()
     warn_without_names(("0", "positive"))
     assert not recwarn
-
-
-def test_a_case_of_its_own_is_no_label_where_two_names_differ_in_case_alone():
-    names = ("Us", "US", "Other")
-    assert label_ids(["US", "Us", "OTHER"], names) == [1, 0, 2]
-    with pytest.raises(DataError):
-        label_ids(["us", "Other"], names)

@@ -61,8 +61,5 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path):
 
 def test_thresholds_are_numbers_between_0_and_1():
     assert read_thresholds("toxic=0.3, a=b=0.6") == {"toxic": 0.3, "a=b": 0.6}
-    for given, said in (("toxic", "toxic"), ("toxic=1", "toxic=1"), ("a=0.1,b=x", "b=x"), ({"toxic": 0}, "toxic=0")):
-        with pytest.raises(ConfigError, match=f"must give labels a number above 0 and below 1, .*, but says '{said}'"):
-            read_thresholds(given)
     with pytest.raises(ConfigError, match="but says 'toxic=1'"):  # before a model is loaded
         ShortcutGuardrail.from_pretrained("gone", thresholds="toxic=1")

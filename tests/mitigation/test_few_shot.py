@@ -114,7 +114,9 @@ def test_texts_that_are_one_to_the_model_are_in_one_fold(bert, support):
 
 
 def test_the_strength_is_chosen_on_these_answers(guard, classifier, support):
-    report = guard.fit(support[0], config=CONFIG, support=support, seed=5)
+    told = []
+    report = guard.fit(support[0], config=CONFIG, support=support, seed=5, progress=lambda *now: told.append(now))
+    assert [now for now in told if now[0] == "Cross-validating"] == [("Cross-validating", i, 5) for i in range(1, 6)]
     encoded, labels = classifier.encode(support[0]), np.asarray(support[1])
     grid = list(CalibrationConfig().strengths)
     logits = cross_validated_logits(classifier, encoded, labels, ADAPTER, grid, seed=5)
