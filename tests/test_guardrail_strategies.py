@@ -231,6 +231,10 @@ def test_texts_of_the_fit_and_copies_are_no_fresh_sample(masked_bag):
     ):
         with pytest.warns(GuardrailWarning, match=f"^{said}"):
             call()
+    with pytest.warns(
+        GuardrailWarning, match="^The repair was fitted on 1 of the 2 unlabelled and 1 of the 1 labelled"
+    ):
+        assert certify(["honestly bad"], [0], unlabelled=["honestly bad", BAD[1]]).n_fitted == 2
     with pytest.warns(GuardrailWarning, match="Of the 4 labelled texts 2 are distinct"):
         warn_about_copies(["a", "a", "b", "b"], "labelled", "This")
     warn_about_copies(["a", "a", "b", "c"], "labelled", "This")  # more than a half are distinct

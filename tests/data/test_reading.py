@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import datasets
-from shortcut_guardrail.data import FileTexts, label_ids, read_data, read_shortcuts_file
+from shortcut_guardrail.data import FileTexts, label_ids, read_data
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning
 
 
@@ -101,7 +101,6 @@ SWAPPED = {"text_column": "hypothesis", "text_pair_column": "premise"}
 REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
     "suffix": ("a.txt", "x", {}, f": the suffix '.txt' names no format that can be read. {KINDS}"),
     "no suffix": ("plain", "x", {}, f": a suffix is missing. {KINDS}"),
-    "empty": ("a.csv", "", {}, " is empty; at least one text is needed."),
     "not UTF-8": (
         *("a.csv", b"\xef\xbb\xbftext\nfine\ncaf\xe9\n", {}),
         ", line 3: byte 0xe9 is not UTF-8. Convert the file to UTF-8 (for example with: iconv -f ",
@@ -272,14 +271,3 @@ class TestLabelIds:
         for label in (True, b"1", [1]):
             with pytest.raises(DataError, match=r"^labels, position 1: a label must be a string or a whole number, b"):
                 label_ids([0, label], ["bad", "good"])
-
-
-class TestShortcutsFile:
-    def test_files_that_are_refused(self, write):
-        for content, said in (
-            (None, "There is no file a.txt."),
-            ("# none\n\n", "a.txt names no shortcut; write one word or phrase on each line."),
-            (b"fine\ncaf\xe9\n", "a.txt, line 2: byte 0xe9 is not UTF-8. "),
-        ):
-            with pytest.raises(DataError, match=re.escape(said)):
-                read_shortcuts_file("a.txt" if content is None else write("a.txt", content))

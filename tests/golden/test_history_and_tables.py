@@ -202,8 +202,9 @@ def test_tables_of_every_kind_and_readings_of_labels(tmp_path, monkeypatch):
         (check_texts, "texts", []),
     ):
         lines += itertools.chain.from_iterable(tried(call, one, *more) for one in CASES[key])
+    Path("none.txt").write_text("# none\n\n", encoding="utf-8")
     Path("words.txt").write_text("# all\nto be honest # so\n\n C# \n#x\nfilm\n", encoding="utf-8")
-    lines += [*tried(read_shortcuts_file, "words.txt"), *tried(read_shortcuts_file, "empty.csv")]
+    lines += [*tried(read_shortcuts_file, "words.txt"), *tried(read_shortcuts_file, "none.txt")]
     many = [f"n{i}" for i in range(25)]
     lines += [say(many[:n]) for say in (messages.listed, messages.enumerated) for n in (0, 1, 2, 20, 21, 25)]
     near = ("Positiv", "max_cuont", "n", "zzz", 3, "p" * 101)
