@@ -213,7 +213,7 @@ def test_an_export_is_replaced_on_request_alone(guard, tmp_path):
     guard._base_name = "me/base"  # of the Hub
     guard.export(tmp_path / "mine", overwrite=True, strength=0.1)
     card = (tmp_path / "mine" / "README.md").read_text()
-    assert "base_model: me/base\nbase_model_relation: finetune\n" in card
+    assert ("base_model: me/base\n" in card, "base_model_relation: finetune\n" in card) == (True, True)
     assert json.loads((tmp_path / "mine" / "export.json").read_text())["strength"] == 0.1
 
 
