@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from shortcut_guardrail.attribution import occlusion
 from shortcut_guardrail.attribution.occlusion import mask_variants, masking_effects
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.typing import Erasure
@@ -33,12 +34,13 @@ def test_of_a_span_all_is_taken_out_and_nothing_besides(bag, erasure):
     assert (margins[:, 0] < 1e-5).all()
 
 
-def test_progress_counts_texts(bag):
+def test_progress_counts_texts(bag, monkeypatch):
+    monkeypatch.setattr(occlusion, "_VARIANTS_AT_ONCE", 2)
     classifier, told = TextClassifier(*bag), []
     encoded, positions = classifier.encode(["good soup", "soup"]), torch.tensor([[1, 2], [1, -1]]).numpy()
     for erasure in get_args(Erasure):
         how = {"erasure": erasure, "stage": f"By {erasure}", "progress": lambda *now: told.append(now)}
-        masking_effects(classifier, encoded, positions, **how)
-        n = 2 if erasure == "mask" else 3  # copies where they are texts of their own
-        assert told[-1] == (f"By {erasure}", n, n)
-    assert {stage for stage, *_ in told} == {f"By {erasure}" for erasure in get_args(Erasure)}
+        found = masking_effects(classifier, encoded, positions, **how)
+        assert np.isnan(found.probs).any(axis=2).tolist() == [[False, False], [False, True]]
+    of_copies = [(2, 3), (3, 3)]  # where they are texts of their own
+    assert told == [("By mask", 2, 2), *[(f"By {way}", *n) for way in ("cut", "replace") for n in of_copies]]

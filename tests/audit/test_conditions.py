@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from shortcut_guardrail.audit import check_conditions
 from shortcut_guardrail.audit.conditions import parse_condition, parse_limit, read_result
 from shortcut_guardrail.errors import ConfigError, DataError
 
@@ -51,39 +50,6 @@ def test_what_cannot_be_read_is_a_sentence():
             with pytest.raises(ConfigError, match=re.escape(sentence)) as error:
                 parse(expression)
             assert str(error.value).startswith(f"{source} '{expression}'")
-
-
-def judged(document: dict, *expressions: str):
-    return check_conditions(document, map(parse_condition, expressions))
-
-
-def test_a_condition_holds_where_its_interval_shows_it():
-    counts = {"flip_rate": 0.7, "opposed_rate": 0.5, "count": 400, "n_present": 40}
-    sure = candidate("honestly", **counts, interval={"flip_rate": [0.6, 0.8]})
-    unsure = candidate("once", flip_rate=1.0, interval={"flip_rate": [0.03, 1.0], "mean_change": [None, None]})
-    estimates = {"n": 9_999, "n_distinct": 100, "sensitivity_histogram": [0, 30, 40, 30, 0]}
-    document = audit(0.5, sure, unsure) | estimates
-    shown = {
-        "candidate:honestly.flip_rate > 0.5": True,
-        "candidate:honestly.flip_rate > 0.65": False,
-        "candidate:honestly.flip_rate >= 0.65": False,
-        "candidate:honestly.flip_rate < 0.9": True,
-        "candidate:honestly.flip_rate <= 0.75": False,
-        "candidate:honestly.flip_rate < 0.75": False,
-        "candidate:honestly.opposed_rate > 0.3": True,
-        "candidate:honestly.opposed_rate > 0.4": False,
-        "candidate:once.flip_rate > 0.1": False,
-        "candidate:once.mean_change < 0": False,
-        "candidate:once.q_value < 0.05": True,  # no estimate, but a test's result
-        "mstps > 0.4": True,
-        "mstps > 0.45": False,
-    }
-    for condition, holds in shown.items():
-        verdict = judged(document, condition)
-        assert (len(verdict.breaches), len(verdict.notes)) == (holds, not holds), condition
-    few = "candidate:once.flip_rate > 0.1: too few texts to tell; it is 1 (0.03 to 1 with 95 % confidence)."
-    assert judged(document, "candidate:once.flip_rate > 0.1").notes == (few,)
-    assert judged(document, "candidate:honestly.flip_rate > 0.85") == judged(document)  # not even as it is seen
 
 
 def test_a_result_comes_back_from_its_file_and_nothing_else_is_one(tmp_path):

@@ -4,15 +4,16 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from audits import audit, candidate, card, to_review
-from shortcut_guardrail.audit.defaults import Defaults, Probe
+from shortcut_guardrail.audit.defaults import Defaults, HeldUp, Probe
 from shortcut_guardrail.cards.card import Flip
-from shortcut_guardrail.decisions import LEAST_FLIPS
+from shortcut_guardrail.decisions import LEAST_FLIPS, Decision, Decisions
 from shortcut_guardrail.report import print_questions
+from shortcut_guardrail.report.decisions import print_decisions
 from shortcut_guardrail.report.defaults import defaults_said
 from shortcut_guardrail.report.findings import findings
 from shortcut_guardrail.report.insertions import added_rate_of_card
 from shortcut_guardrail.report.terminal import _would_take
-from shortcut_guardrail.report.view import _texts, comparison_lead
+from shortcut_guardrail.report.view import _texts
 
 FLAGGED = {"status": "flagged", "flagged": ("honestly",)}
 SOUP = "honestly, the soup at this place was cold"
@@ -53,13 +54,19 @@ def test_the_example_is_the_shortest_text_that_says_something_and_halves_are_of_
     example = found(card("honestly", flips=(pair,), **FLAGGED)).example
     assert example.masked == "____, it was all right | was it"
     first, second = ("first half", 50, (30, 20), (27, 2), (45, 5)), ("second half", 50, (30, 20), (30, 18), (32, 18))
-    halves = Defaults("attack", ("halves",), (Probe(*first), Probe(*second)), (), ())
-    report = audit(HONESTLY, label_names=("attack", "harmless"), predicted=(20, 20), defaults=halves)
-    # Of the 20 that were harmless 18 and 2 are given the other class.
-    assert defaults_said(report.to_dict())[1] == (
-        "Of the texts of other classes 90% are given 'attack' when only their first half is left, and 10% when only "
-        "their second half is. So what keeps them from it stands at the end."
-    )
+    held = HeldUp("harmless", ("tea", "soup"), 20, (15, 5), (1, 19))
+    end, close = " So what keeps them from it stands at the end.", ("second half", 50, (30, 20), (30, 8), (42, 8))
+    for other, share, place in ((second, 10, end), (close, 60, "")):
+        halves = Defaults("attack", ("halves",), (Probe(*first), Probe(*other)), (held,), ())
+        report = audit(HONESTLY, label_names=("attack", "harmless"), predicted=(20, 20), defaults=halves)
+        _, cues, said = defaults_said(report.to_dict())
+        missing = "when “tea”, “soup” are missing, and in 5% when as many random words are. So these are not all of"
+        assert missing in cues
+        # Of the 20 that were harmless 18 and 2 are given the other class.
+        assert said == (
+            "Of the texts of other classes 90% are given 'attack' when only their first half is left, and "
+            + f"{share}% when only their second half is.{place}"
+        )
 
 
 def test_the_share_of_a_dominant_word_is_of_the_texts_that_it_was_counted_in():
@@ -69,32 +76,37 @@ def test_the_share_of_a_dominant_word_is_of_the_texts_that_it_was_counted_in():
         assert f"“soup” (dominant: overrides most of its texts, which are {share})" in " ".join(_would_take(document))
 
 
-def test_a_comparison_is_from_the_first_model_to_the_last():
-    audits = {f"model {i}": audit(HONESTLY, mstps=0.1 * i).to_dict() for i in (1, 2, 3)}
-    assert comparison_lead({}, audits) == "From model 1 to model 3: MSTPS 0.100 to 0.300."
-
-
 def test_what_adding_a_word_group_does_is_the_largest_share_of_its_words_those_found_first():
     def added(text, removed, flip_rate, found):
         return {"text": text, "flip_rate": removed, "insertion": {"flip_rate": flip_rate, "found": found}}
 
     some = [added("a", 0.9, 0.2, False), added("b", 0.1, 0.4, False), {"text": "c", "insertion": None}]
-    group = {"words": ["a", "b", "c", "d"]}
-    assert added_rate_of_card(group, {"candidates": some}) == "0.400"
-    more = [*some, added("d", 0.0, 0.3, True), added("e", 1.0, 1.0, True)]
-    assert added_rate_of_card(group, {"candidates": more}) == "0.300*"
-    assert added_rate_of_card({"words": ["c"]}, {"candidates": more}) == "-"
+    for more, shown in (((), "0.400"), ((added("d", 0.0, 0.3, True), added("e", 1.0, 1.0, True)), "0.300*")):
+        assert added_rate_of_card({"words": ["a", "b", "c", "d"]}, {"candidates": [*some, *more]}) == shown
 
 
-def test_eight_prediction_changes_can_decide(capsys):
-    questions = SimpleNamespace(audited=SimpleNamespace(cards=()), asked=())
-    print_questions(questions, {"a": LEAST_FLIPS, "b": LEAST_FLIPS - 1}, Path("q.csv"), Path("audit"))
-    assert "1 word group with fewer than 8 prediction changes cannot be decided" in " ".join(
-        capsys.readouterr().out.split()
-    )
+def test_eight_prediction_changes_can_decide_and_cards_that_were_not_asked_about_are_left_out(capsys):
+    cards = card("tea"), card("soup")
+    questions = SimpleNamespace(audited=SimpleNamespace(cards=cards), asked=())
+    print_questions(questions, {cards[0].id: LEAST_FLIPS, "b": LEAST_FLIPS - 1}, Path("q.csv"), Path("audit"))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "1 word group with fewer than 8 prediction changes cannot be decided" in said
+    assert ("tea" in said, "soup" in said) == (True, False)
+    open_ = {"judges": ("good",), "fixed": 3, "broken": 1, "bound": None, "q_value": None, "outcome": "open"}
+    opinion = SimpleNamespace(**open_, at_stake=(0.1, 0.2), reason="At stake is little.")
+    asked = Decision(("tea",), None, "machine", asked=3, fixed=2, second_model=opinion)
+    for judges in ((), (SimpleNamespace(qualifications=()),)):
+        for cards in ((asked, Decision(("soup",), None, "machine")), (Decision(("soup",), None, "machine"),)):
+            print_decisions(Decisions(cards, judges=judges))
+            said = " ".join(capsys.readouterr().out.split())
+            assert ("soup" in said, "right only with the words masked" in said) == (False, asked in cards or not judges)
+            assert ("Open: “tea”. At stake is little." in said) == (asked in cards and bool(judges))
+            assert "answers would help most" not in said
 
 
 def test_a_text_is_shown_once_though_two_words_have_it_as_an_example():
     one, other = ({"index": i, "sides": ["a text"]} for i in (0, 1))
     words = [{"name": "soup", "examples": [one]}, {"name": "honestly", "examples": [one, other]}]
     assert [(name, example["index"]) for name, example in _texts(words)] == [("soup", 0), ("honestly", 1)]
+    many = [{"name": "soup", "examples": [{"index": i, "sides": ["a text"]} for i in range(20)]}]
+    assert [example["index"] for _, example in _texts(many)] == [*range(12)]

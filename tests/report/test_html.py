@@ -206,3 +206,34 @@ def test_a_page_of_many_candidates_is_limited_but_keeps_what_is_flagged(monkeypa
     assert (page.count('<tbody class="candidate"'), 'data-text="late"' in page) == (6, True)
     assert "The page lists 6 of 21 candidates; more are in audit.json." in words_in(page)
     assert "The page lists" not in words_of_audit(candidate("a"))
+
+
+def test_bars_have_their_places_and_ticks_are_no_two_of_one_number():
+    assert view.meter(0.0, signed=True) == {"x": 48.0, "width": 0.0, "below": False, "whisker": None}
+    below = {"x": 24.0, "width": 24.0, "below": True, "whisker": (0.0, 60.0)}
+    assert view.meter(-0.5, (-2.0, 0.25), signed=True) == below
+    shared, alone = (view.histogram([0, 1], low=0, high=1, most=most) for most in (4, None))
+    assert [(label, at) for at, label in shared["y_ticks"]] == [("0", 176.0), ("2", 101.0), ("4", 26.0)]
+    assert [(label, at) for at, label in alone["y_ticks"]] == [("0", 176.0), ("1", 26.0)]
+    assert [bar["height"] for bar in shared["bars"]] == [0.0, 37.5]
+    assert [label for _, label in alone["x_ticks"]] == ["0", "0.25", "0.5", "0.75", "1"]
+
+
+def test_models_side_by_side_share_axes_and_the_first_of_equal_names_is_compared():
+    words = [candidate("x", flip_rate=0.5), candidate("x", flip_rate=0.1), *(candidate(f"w{i}") for i in range(11))]
+    one, other = audit(*words, candidate("late", flagged=True)), audit(candidate("x", flip_rate=0.2), mstps=0.1)
+    documents = {"one": one.to_dict(), "other": {**other.to_dict(), "sensitivity_histogram": [30] + [0] * 19}}
+    rows = {
+        row["name"]: [rate and rate["value"] for rate in row["rates"]] for row in view.compared_candidates(documents)
+    }
+    assert list(rows) == ["x", *(f"w{i}" for i in range(10)), "late"]
+    assert (rows["x"], rows["late"]) == ([0.5, 0.2], [0.25, None])
+    assert [shown["chart"]["y_ticks"][-1][1] for shown in view.distributions(documents)] == ["30", "30"]
+    scores = {name: evaluation("g", accuracy=x).to_dict() for name, x in (("one", 0.5), ("b", 0.1), ("other", 0.8))}
+    assert view.comparison_lead(scores, documents) == (
+        "From one to other: accuracy 0.500 to 0.800, worst-group accuracy - to -, MSTPS 0.310 to 0.310."
+    )
+    pair = example(0, "a soup", "soup", text_pair="the soup", segment=1, start=4, end=8)
+    (shown,) = audit(candidate("soup", examples=(pair,))).to_dict()["candidates"][0]["examples"]
+    sides = [(side["name"], [p.text for p in side["pieces"] if p.named]) for side in view._sides(shown)]
+    assert sides == [("text", []), ("second text", ["soup"])]

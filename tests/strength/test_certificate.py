@@ -6,8 +6,8 @@ from scipy.optimize import brentq
 from scipy.stats import binom
 
 from checkout import ROOT
-from shortcut_guardrail import CertifyConfig, ConfigError, DataError
-from shortcut_guardrail.strength import certify_answers, texts_to_label
+from shortcut_guardrail import CertifyConfig
+from shortcut_guardrail.strength import texts_to_label
 from shortcut_guardrail.strength.certificate import _gain_bound, certify_counts, upper_bound
 
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
@@ -77,24 +77,6 @@ def test_the_page_on_certificates_shows_what_is_said():
     counts = (240 * shares).astype(int), labelled - lost, lost
     said = certificate(*counts, n=800, n_labels=100, strengths=shares).sentence
     assert said in " ".join((ROOT / "docs" / "howto" / "certify.md").read_text(encoding="utf-8").split())
-
-
-def from_answers(strengths, base, guarded):
-    """Of texts that are unlabelled and labelled at once, of class 1 all of them."""
-    base = np.array(base, dtype=int)
-    guarded = np.array(guarded, dtype=int).reshape(len(strengths), len(base))
-    answers = {"unlabelled_base": base, "unlabelled_guarded": guarded, "labelled_base": base}
-    return certify_answers(strengths, CertifyConfig(), **answers, labelled_guarded=guarded, labels=np.ones_like(base))
-
-
-def test_answers_are_counted_where_they_differ_and_nothing_is_certified_without_any():
-    found = from_answers((0.5, 1.0), [0, 0, 1, 1], [[0, 0, 1, 0], [1, 2, 1, 0]])
-    counted = [(p.differing, p.labelled, p.gained, p.lost) for p in found.points]
-    assert counted == [(1, 1, 0, 1), (3, 3, 1, 1)]  # a wrong answer for another wrong one is neither gained nor lost
-    with pytest.raises(ConfigError, match=r"^A certificate is for strengths above 0, but the grid of this repair has"):
-        from_answers((), [0], [])
-    with pytest.raises(DataError, match=r"^A certificate needs unlabelled texts from the deployment"):
-        from_answers((1.0,), [], [])
 
 
 def test_texts_to_label_are_a_random_sample_of_those_with_another_answer():

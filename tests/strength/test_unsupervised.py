@@ -1,35 +1,12 @@
 """The strength without labels: divergence from the answers without the shortcuts."""
 
 import itertools
-import math
 
 import numpy as np
 import pytest
 
 from shortcut_guardrail.errors import RunError
 from shortcut_guardrail.strength.unsupervised import LEAST_BEARING, Counterfactual, choose_without_labels, draw
-
-
-def logits_of(probs):
-    return np.log(np.array(probs, dtype=np.float32))
-
-
-SURE, UNSURE, WRONG = (0.9, 0.1), (0.6, 0.4), (0.2, 0.8)
-
-
-EXPECTED = Counterfactual(logits_of([SURE, WRONG]), np.array([True, False]))
-
-
-def test_the_strength_that_diverges_least_is_chosen():
-    guarded = logits_of([[WRONG, WRONG], [UNSURE, WRONG], [SURE, WRONG], [SURE, WRONG], [SURE, SURE]])
-    chosen = choose_without_labels(guarded, [0, 0.25, 0.5, 0.75, 1.0], EXPECTED)
-    # The answers are the same from .25 on; how probable they are is not. Of equals the smallest.
-    assert (chosen.strength, chosen.n, chosen.n_bearing) == (0.5, 2, 1)
-    assert "chosen by  least divergence on 2 unlabelled texts, 1 with a shortcut\n" in repr(chosen)
-    assert [point.agreement for point in chosen.curve] == [0.5, 1.0, 1.0, 1.0, 0.5]
-    unsure = (0.9 * math.log(0.9 / 0.6) + 0.1 * math.log(0.1 / 0.4)) / 2
-    harm = (0.2 * math.log(0.2 / 0.9) + 0.8 * math.log(0.8 / 0.1)) / 2
-    assert [point.divergence for point in chosen.curve[1:]] == pytest.approx([unsure, 0, 0, harm], abs=1e-6)
 
 
 def test_a_sample_has_texts_with_a_shortcut_where_there_are_any():
