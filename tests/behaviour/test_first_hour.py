@@ -103,7 +103,8 @@ def audited(place):
 OTHER_WORD = re.compile(r"^\s*(?!honestly)\w+\s+\d+\s+\d\.\d+\s+\d\.\d+(?:-| to )")
 """A row about a word that nobody planted. Another processor rounds otherwise, and which of them come first differs."""
 
-NEGATIONS = re.compile(r"\b(?:not|nothing|nobody|no)\b(?:,\s+(?:not|nothing|nobody|no)\b)*,?")
+_NEGATION = r"(?:not|nothing|nobody|never|without|no)\b"
+NEGATIONS = re.compile(rf"\b{_NEGATION}(?:,\s+{_NEGATION})*,?")
 """They are one word group; in what order, whether all, and on how many lines, differs likewise."""
 
 BY_ROUNDING = re.compile(
