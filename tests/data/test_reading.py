@@ -108,11 +108,6 @@ REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
     "UTF-16": ("a.csv", "text\na\n".encode("utf-16"), {}, ", line 1: this is UTF-16, but UTF-8 is needed. Save the "),
     "NUL": ("a.csv", b"text\na\0b\n", {}, ", line 2: a NUL byte; this is no text file in UTF-8, or a "),
     "damaged": ("a.parquet", "text\na\n", {}, " cannot be read as Parquet ("),
-    "unknown columns": (
-        *("a.csv", "Text,label\na,1\n", {"text_column": "text", "label_column": "zzz"}),
-        ": text_column is 'text', but the columns are 'Text' and 'label'. Did you mean 'Text'?\n"
-        "a.csv: label_column is 'zzz', but the columns are 'Text' and 'label'.",
-    ),
 }
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 import shutil
+import warnings
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from transformers import AutoModelForSequenceClassification
 from checkout import ROOT
 from shortcut_guardrail import ConfigError, GuardrailWarning, ModelError, ShortcutGuardrail
 from shortcut_guardrail.classifiers import open_classifiers
-from shortcut_guardrail.models import load_model
+from shortcut_guardrail.models import architecture_of, load_model
 from shortcut_guardrail.models.adapters import n_labels_of
 from tiny_models import SHORTCUT_TEXTS, tiny_bert
 
@@ -168,13 +169,17 @@ def test_an_adapter_that_brings_the_head_of_a_bare_encoder(made, tmp_path):
     assert n_labels_of(weights, {"modules_to_save": ["classifier"]}) == 4
 
 
-def test_an_adapter_on_another_base_or_on_none_is_told_of(made, tmp_path):
+def test_an_adapter_on_another_base_or_on_none_is_told_of(made, tmp_path, monkeypatch):
     folder, _, tokenizer = made
     wider, _ = tiny_bert(hidden_size=32)
     wider.save_pretrained(tmp_path / "wider")
     tokenizer.save_pretrained(tmp_path / "wider")
     with pytest.raises(ModelError, match=r"could not be put on its base '.*wider': .*size mismatch.* with base="):
         ShortcutGuardrail.from_pretrained(folder / "adapter", base=tmp_path / "wider")
+    monkeypatch.chdir(folder)
+    with warnings.catch_warnings(action="error", category=GuardrailWarning):
+        ShortcutGuardrail.from_pretrained("adapter", base="base")  # the same by another name
+    assert architecture_of("adapter") == "SequenceClassification"
     shutil.copytree(folder / "base", tmp_path / "moved")
     with pytest.warns(GuardrailWarning, match="names '.*base' as its base, but is on '.*moved' here"):
         ShortcutGuardrail.from_pretrained(folder / "adapter", base=tmp_path / "moved")

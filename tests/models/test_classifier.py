@@ -16,6 +16,7 @@ from shortcut_guardrail.attribution.saliency import find_important_tokens
 from shortcut_guardrail.mitigation import attach_adapter, train_adapter
 from shortcut_guardrail.models import load_model, measured_seconds, weights
 from shortcut_guardrail.models.classifier import TextClassifier, _control_ids, usable_length
+from shortcut_guardrail.models.encoding import said_of_controls
 from tiny_models import FAMILIES, tiny_bert, wordpiece_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*ELECTRA discriminator")
@@ -189,6 +190,7 @@ def test_what_is_known_of_tokens(bert):
     encoded = classifier.encode(["good [SEP] soup [MASK] ☃", "Good xyz"])
     shown = [[encoded.token_text(row, i) for i in np.flatnonzero(encoded.ordinary[row])] for row in (0, 1)]
     assert shown == [["good", "[sep]", "soup", "[mask]", "☃"], ["good", "x", "##y", "##z"]]
+    assert said_of_controls(1, 2).startswith("1 of 2 texts spells a control token, such as ")
     assert encoded.controls.tolist() == [True, False] == encoded.select([1, 0]).controls.tolist()[::-1]
     # Of a span are the tokens with a character in it, and not the one that begins where it ends.
     touching = classifier.encode(["good,soup"])
@@ -274,6 +276,7 @@ def test_folders_that_are_no_models_damaged_weights_and_a_missing_head(bert, fam
         ({"hidden_size": 2}, "follows from it. Save the model again."),
         ({"id2label": dict(enumerate(map(str, range(10_001))))}, "num_labels must be a whole number from 0 to 10000"),
         ({"num_hidden_layers": 1001}, "num_hidden_layers must be a whole number from 0 to 1000, but is 1001"),
+        ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob must be a number from 0 to 1, but is 1.5."),
         ({"vocab_size": 2}, "bert.embeddings.word_embeddings.weight has the shape"),
     ],
 )
@@ -287,8 +290,13 @@ def test_a_configuration_that_does_not_fit_the_weights(model_folder, tmp_path, c
 
 def test_a_name_that_is_nowhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "a-folder-of-models" / "guarded-model").mkdir(parents=True)
     (tmp_path / "guarded-model").mkdir()
     for name, message in (
+        (
+            "a-folder-of-models/guarded-modle",
+            "here, only 'a-folder-of-models/guarded-model', and it could not be loaded",
+        ),
         ("guarded-modle", "There is no folder 'guarded-modle' here, only 'guarded-model', and it could not be loaded"),
         ("xyz", "There is no folder 'xyz' here, and it could not be loaded as a text classifier"),
         ("no-such-owner/no-such-model", "could not be loaded as a text classifier"),

@@ -13,7 +13,8 @@ from tiny_models import tiny_bert
 def test_each_label_is_a_question_of_its_own(texts, asked):
     model, tokenizer = tiny_bert(**({} if asked else {"problem_type": "multi_label_classification"}))
     classifier = TextClassifier(model, tokenizer, **asked, label="mixed", thresholds="mixed=0.9")
-    assert (classifier.head, classifier.label_names) == ("sigmoid", ("not mixed", "mixed"))
+    assert (classifier.head, classifier.heads.own_thresholds) == ("sigmoid", {"mixed": 0.9})
+    assert classifier.label_names == ("not mixed", "mixed")
     with torch.no_grad():
         raw = model(**tokenizer(texts, padding=True, return_tensors="pt")).logits.sigmoid().numpy()
     encoded = classifier.encode(texts)

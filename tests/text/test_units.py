@@ -82,12 +82,12 @@ def test_bytes_space_pieces_and_sides_of_a_pair():
     units = words_as_units(encoded)
     assert units.keys[0] == ["ok", "🙂", "né"]
     assert np.bincount(units.of_token[0][units.of_token[0] >= 0]).tolist() == [2, 5, 4]  # with the spaces before
-    classifier, encoded = encode("pieces", ["你 z!"])  # a lone space goes with the word after it
+    classifier, encoded = encode("pieces", ["你  z!"])  # a lone space goes with the word after it
     units = words_as_units(encoded)
     assert units.keys[0] == ["你", "z", "!"]
     pieces = classifier.tokenizer.convert_ids_to_tokens(encoded.input_ids[0].tolist())
     by_word = [[p for p, u in zip(pieces, units.of_token[0], strict=True) if u == unit] for unit in range(3)]
-    assert by_word == [["▁", "你"], ["▁", "z"], ["!"]]
+    assert by_word == [["▁", "你"], ["▁", "▁", "z"], ["!"]]
     assert WordFinder(["z"]).positions(encoded)[0].tolist() == np.flatnonzero(units.of_token[0] == 1).tolist()
     units = words_as_units(encode("wordpiece", [("the soup", "soup was cold")])[1])
     assert (units.keys[0], units.spans[0][:, 2].tolist()) == (["the", "soup", "soup", "was", "cold"], [0, 0, 1, 1, 1])
