@@ -159,6 +159,8 @@ def test_what_labels_said_of_the_strength_that_unlabelled_texts_chose(strength, 
     both = (*CALIBRATION.curve[:2], replace(CALIBRATION.curve[1], strength=1.0))  # of which either is the best
     found = replace(found, curve=both, strength=1.0, without_labels=1.0, p_value=1.0)
     assert what_labels_said(found).endswith("no strength predicts more of the labelled ones rightly.")
+    none = replace(found, curve=CALIBRATION.curve[:1], strength=0.0, p_value=0.01)
+    assert "chose 1, which the labels overrule: strength 0 predicts more" in what_labels_said(none)
 
 
 def test_the_hub_reads_what_a_repair_belongs_to_and_what_was_measured_at_its_strength():

@@ -89,6 +89,8 @@ def test_bytes_space_pieces_and_sides_of_a_pair():
     by_word = [[p for p, u in zip(pieces, units.of_token[0], strict=True) if u == unit] for unit in range(3)]
     assert by_word == [["▁", "你"], ["▁", "▁", "z"], ["!"]]
     assert WordFinder(["z"]).positions(encoded)[0].tolist() == np.flatnonzero(units.of_token[0] == 1).tolist()
+    units = words_as_units(encode("wordpiece", ["nE\u0301 ok"])[1])  # the tokenizer takes the accent off
+    assert (units.keys[0], units.spans[0][:, :2].tolist()) == (["né", "ok"], [[0, 3], [4, 6]])
     units = words_as_units(encode("wordpiece", [("the soup", "soup was cold")])[1])
     assert (units.keys[0], units.spans[0][:, 2].tolist()) == (["the", "soup", "soup", "was", "cold"], [0, 0, 1, 1, 1])
 
