@@ -62,7 +62,7 @@ def place(tmp_path, monkeypatch):
     trained = train_classifier(
         Part(tuple(text for text, _ in taught), tuple(LABEL_NAMES.index(label) for _, label in taught)),
         encoder=save_tiny_encoder(tmp_path / "encoder"),
-        recipe=Recipe(epochs=4, learning_rate=1e-3, batch_size=16, max_length=32),
+        recipe=Recipe(epochs=8, learning_rate=1e-3, batch_size=64, max_length=32),
         seed=0,
     )
     for part in trained:
