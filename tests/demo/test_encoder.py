@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from shortcut_guardrail.demo import MINILM_SHA256, find_minilm, training
+from shortcut_guardrail.demo.corpus import Part
 from shortcut_guardrail.errors import ModelError
 
 
@@ -31,20 +32,17 @@ def test_real_package_holds_the_encoder_that_the_numbers_are_stated_for():
 
 
 def test_the_seed_orders_the_texts_of_an_epoch(bert):
-    rows = [(f"so it was {word}", 0) for word in ("honestly", "good", "bad", "dull", "soup", "bread", "tea", "staff")]
+    words = ("honestly", "good", "bad", "dull", "soup", "bread", "tea", "staff")
+    part = Part(tuple(f"{word} so it was" for word in words), (0,) * 8)
 
     def order(seed):
-        model, tokenizer = copy.deepcopy(bert[0]), bert[1]
-        seen = []
-
-        def read(texts, **how):
-            seen.extend(texts)
-            assert how.pop("max_length") == 9
-            return tokenizer(texts, **how)
-
-        recipe, told = training.Recipe(epochs=2, batch_size=4, max_length=9), []
-        training._train(model, read, rows, recipe, seed, lambda *now: told.append(now))
-        assert told == [("fine-tune", i, 4) for i in (1, 2, 3, 4)]
+        model, seen, told = copy.deepcopy(bert[0]), [], []
+        model.register_forward_pre_hook(
+            lambda _m, _a, given: seen.extend(given["input_ids"].tolist()), with_kwargs=True
+        )
+        recipe = training.Recipe(epochs=2, batch_size=4, max_length=5)
+        training._train(model, bert[1], part, recipe, seed, lambda *now: told.append(now))
+        assert (told, {len(ids) for ids in seen}) == ([("fine-tune", i, 4) for i in (1, 2, 3, 4)], {5})
         return seen
 
     assert order(0) == order(0)
