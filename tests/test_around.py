@@ -30,6 +30,8 @@ def test_a_repair_cuts_what_the_audit_finds(guard):
     assert found[0] == found[1] == by_words(["a bad day"]).tolist()
     base, repaired = guard.evaluate(ROWS, LABELS, strength=0), guard.evaluate(ROWS, LABELS, shortcuts=["honestly"])
     assert (base.accuracy < 0.8, repaired.accuracy) == (True, 1.0)
+    with pytest.raises(ConfigError, match="2 classes, and 200 texts there and 199 here"):
+        guard.evaluate(ROWS[1:], LABELS[1:], like=base)
     # A guard is audited as what it guards is, and nothing is left to find.
     assert guard.audit(TEXTS).flagged == ()
 
