@@ -45,6 +45,9 @@ def test_answers_come_before_a_second_model_in_any_order_and_count_those_for_nei
         assert (found.verdict, found.reason, found.n_support) == ("cleared", "answers", 2 + 9 + 3)
     (found,) = (one for one in with_decisions(FOUND, Decisions((by_machine,))).items if one.text == "great")
     assert (found.reason, found.n_support) == ("second model", SAID.fixed + SAID.broken)
+    new = with_decisions(FOUND, Decisions((flips(["superb"], "legitimate", 2, 9, pushes_towards="negative"),)))
+    expected = Shortcut("superb", "cleared", "answers", pushes_towards="negative", n_support=11, fixed=2, broken=9)
+    assert (new.items[-1], new.rows) == (expected, ("h", "r"))
 
 
 def test_a_word_that_must_not_decide_alone_is_named_as_such():
@@ -54,9 +57,11 @@ def test_a_word_that_must_not_decide_alone_is_named_as_such():
     assert found == {"great": ("named", "not alone"), "dull": ("named", None), "never": ("named", "not alone")}
     assert sorted(shortcuts.words) == ["book", "dull", "great", "never"]
     assert sorted(shortcuts.alone.words) == ["great", "never"]
-    # The command line comes last.
-    again = with_said(shortcuts, ShortcutConfig(named=("great",), keep=("never",)))
+    # The command line comes last, and what it keeps is left alone.
+    again = with_said(shortcuts, ShortcutConfig(named=("great",), keep=("never", "never again")))
     assert not again.alone
+    spared = with_said(shortcuts, ShortcutConfig(keep=("never again",))).alone.find("never again, never")
+    assert [one.start for one in spared] == [13]
 
 
 def test_what_nobody_decided_changes_nothing():
@@ -71,16 +76,17 @@ def test_legitimate_holds_for_the_judged_texts_only():
 
 
 def test_a_phrase_and_its_words_are_two_things():
-    items = Shortcuts((Shortcut("this book", "found", "flagged"), Shortcut("this", "cleared")))
+    others = Shortcut("this", "cleared"), Shortcut("my book", "cleared"), Shortcut("so this", "found", "flagged")
+    items = Shortcuts((Shortcut("this book", "found", "flagged"), *others))
     both = (person(["this book"], "remove_reliance"), person(["this"], "keep"))
     shortcuts = with_decisions(items, Decisions(both))
-    assert shortcuts.words == ("this book",)
+    assert shortcuts.words == ("this book",), "of a phrase without content every word counts"
     found = shortcuts.finder.find("this book, and this")
     assert [(one.start, one.end) for one in found] == [(0, 9)]
     # To keep "this" says nothing of "this book", which the audit found; to keep "book" does.
     assert decided(person(["this"], "keep"), items=items)["this book"] == ("found", "flagged")
-    assert decided(person(["book"], "keep"), items=items)["this book"] == ("kept", None)
-    assert decided(items=items, keep=["book"])["this book"] == ("kept", None)
+    for kept in (decided(person(["book"], "keep"), items=items), decided(items=items, keep=["book"])):
+        assert (kept["this book"], kept["my book"]) == (("kept", None), ("cleared", None))
     # It spares what the evidence alone speaks against, whether the word was weighed before the phrase or after it.
     by_machine = Decision(("this book",), "remove_reliance", "machine", second_model=SAID)
     for card, reason in ((flips(["this book"], "shortcut"), "answers"), (by_machine, "second model")):

@@ -8,19 +8,15 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from audits import audit, candidate
+from audits import UNTESTED, audit, candidate
 from shortcut_guardrail import ConfigError
 from shortcut_guardrail.audit import Erasures
 from shortcut_guardrail.audit.auditing import audit_texts
 from shortcut_guardrail.config import ShortcutConfig
 from shortcut_guardrail.shortcuts import find_shortcuts, search
+from shortcut_guardrail.shortcuts.labels import Paired
 from shortcut_guardrail.shortcuts.named import REASONS, Reason, Shortcut, Shortcuts, Verdict
-from shortcut_guardrail.shortcuts.search import (
-    _audited,
-    _read_masked,
-    _Reading,
-    fixed_phrases,
-)
+from shortcut_guardrail.shortcuts.search import MOST_DOUBTED, _audited, _read_masked, _Reading, fixed_phrases
 from shortcut_guardrail.stats.exact import exact_interval
 from shortcut_guardrail.text.units import words_as_units
 
@@ -51,9 +47,45 @@ def test_an_audit_that_was_made_is_not_made_again(classifier, monkeypatch):
     assert found.words == ("honestly",)
     with pytest.raises(ConfigError, match=r"the report is of tokens\. Audit words"):
         find_shortcuts(classifier, encoded, config, report=replace(report, unit="token"))
-    by_cutting = replace(report, erasures=Erasures("cut", 100, None, 0, None))
-    with pytest.raises(ConfigError, match=r"with erasure cut, and shortcuts\.erasure is mask\. Audit with mask, or"):
-        find_shortcuts(classifier, encoded, replace(config, erasure="mask"), report=by_cutting)
+    report = replace(report, erasures=Erasures("cut", 100, None, 0, None))
+    for name, made, asked in (("erasure", "cut", "mask"), ("top_k", 3, 4), ("fdr", 0.01, 0.1)):
+        said = rf"with {name} {made}, and shortcuts\.{name} is {asked}\. Audit with {asked}, or"
+        with pytest.raises(ConfigError, match=said):
+            find_shortcuts(classifier, encoded, replace(config, **{name: asked}), report=report)
+
+
+def test_what_the_audit_would_take_comes_beside_what_it_tested(classifier, monkeypatch):
+    taken = [("rain", "similar", 9), ("to be", "dominant", 50), ("tea", "dominant", 9), ("snow", "set", 9)]
+    would_take = tuple(Shortcut(word, "found", reason, n) for word, reason, n in taken)
+    words = candidate("tea"), candidate("fog"), candidate("sun", n_texts=70)
+    words += candidate("rain", **UNTESTED), candidate("ice", **UNTESTED)
+    report = audit(*words, n=200, n_distinct=100, probs=np.ones((2, 2)), would_take=would_take, unit="word")
+    encoded = classifier.encode(["the soup", "the tea"])
+
+    def ranked(report, **config):
+        found = search.ranked_shortcuts(classifier, encoded, ShortcutConfig(**config), report, None)
+        return {one.text: (one.reason, one.count) for one in found}
+
+    # Three predictions depend on each: fewer than 4 of 100 texts, and more than 2.8 of 70.
+    tested = {"fog": (None, 12), "sun": ("many predictions", 12)}
+    brought = {"rain": ("similar", 12), "tea": ("dominant", 12), "to be": ("dominant", 50)}
+    assert ranked(report) == tested | brought
+    monkeypatch.setattr(search, "_dominant", lambda *_: {})
+    weak, told = replace(report, erasures=Erasures("cut", 100, None, 50, None)), []
+    for found in (ranked(report, dominant_share=0.5), ranked(weak)):
+        assert found == tested | {"tea": (None, 12)}, "it is asked anew"
+    # Of what an erasure finds that changes much by itself, five words are taken, and six are not.
+    config = ShortcutConfig(unit="word", named=("soup",))
+    for n, doubted in ((MOST_DOUBTED, 0), (MOST_DOUBTED + 1, MOST_DOUBTED + 1)):
+        items = [Shortcut(f"w{i}", "found", "flagged") for i in range(n)]
+        items.append(Shortcut("many", "found", "many predictions"))
+        monkeypatch.setattr(search, "ranked_shortcuts", lambda *_, items=items: items)
+        found = find_shortcuts(classifier, encoded, config, report=weak)
+        assert (len(found.doubted), "many" in found.words) == (doubted, True)
+    nothing = Paired(0, 0, 0, np.zeros(0))
+    monkeypatch.setattr(search, "paired_evidence", lambda _, of, *how: told.append(how[2:]) or [nothing] * len(of))
+    find_shortcuts(classifier, encoded, config, report=weak, support=(encoded, np.zeros(2)))
+    assert told == [("cut",)] * 2, "of what was found and of what is named"
 
 
 def test_a_fixed_phrase_stands_on_one_side_of_a_pair_and_not_all_but_always_inside_a_longer_one(classifier):
@@ -120,7 +152,8 @@ def test_a_share_that_is_met_exactly_is_enough():
     assert Shortcut("a", "cleared", "many predictions", count=22, flip_rate=15 / 22).answers_held < 15
     found = candidate("a", count=22, flip_rate=15 / 22, flagged=False)
     assert _audited(found, {}, {}, ShortcutConfig(), 0.02 * 750).listed
-    assert _audited(found, {}, {}, ShortcutConfig(), 0.02 * 751).verdict == "cleared"
+    assert _audited(found, {}, {}, ShortcutConfig(), 0.02 * 751).reason is None
+    assert _audited(found, {}, {}, ShortcutConfig(influential_share=1), 0).reason is None
 
 
 def test_what_is_neutralised_is_the_same_in_a_folder():
@@ -180,11 +213,21 @@ def test_labels_clear_what_masking_breaks_and_confirm_what_the_audit_did_not_fla
 def test_of_what_decides_inside_a_phrase_that_decides_as_well_the_phrase_is_taken(monkeypatch):
     found = [
         (Shortcut(name, "found", "dominant", pushes_towards="a"), list(range(50)))
-        for name in ("to be fair", "fair", "really")
+        for name in ("to be fair", "fair", "really", "honestly", "so honestly")
     ]
     monkeypatch.setattr(search, "_deciding", lambda *_: found)
-    report = SimpleNamespace(candidates=(), label_names=("a", "b"))
+    # What the audit's test has found, and what holds it, are left out.
+    report = SimpleNamespace(candidates=(candidate("honestly", flagged=True),), label_names=("a", "b"))
     assert [*search._dominant(None, range(60), None, report, ShortcutConfig())] == ["to be fair", "really"]
+
+
+def test_a_fixed_phrase_is_asked_whether_it_dominates_from_a_hundredth_of_the_texts_on(monkeypatch):
+    monkeypatch.setattr(search, "words_as_units", lambda texts: texts)
+    monkeypatch.setattr(search, "fixed_phrases", lambda units, least: told.append(least) or {})
+    told: list[int] = []
+    for n in (500, 3001):
+        assert search._deciding(None, range(n), None, audit(), ShortcutConfig(), None) == []
+    assert told == [10, 31]
 
 
 def test_the_level_of_dominant_words_is_shared_among_the_classes(monkeypatch):
