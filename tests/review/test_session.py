@@ -1,6 +1,7 @@
 """What is asked next, what follows from answers, undo, resume, several people, and a file that others change."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,9 @@ import pytest
 from audits import to_review
 from shortcut_guardrail import Answers, ConfigError, DataError, Decisions
 from shortcut_guardrail.data import to_json
-from shortcut_guardrail.review.session import BY_FILE, Session, StaleError, locked
+from shortcut_guardrail.decisions import Answer, Decision
+from shortcut_guardrail.decisions.record import Review, SecondModelResult
+from shortcut_guardrail.review.session import BY_FILE, Session, StaleError, _beyond_people, _said_by_file, locked
 from shortcut_guardrail.review.shown import make_deck
 
 DECK = make_deck(to_review(3).to_dict())
@@ -58,7 +61,9 @@ def test_an_answer_is_in_the_file_when_it_is_confirmed(file):
     assert (two.decision, Decisions.from_file(file).audit) == ("keep", DECK.audited.id)
     assert review.state()["end"] is None
     say(review, "remove_reliance", "keep", "keep")
-    assert [row["decision"] for row in review.state()["end"]["cards"]] == ["remove_reliance", "keep", "keep"]
+    end = review.state()["end"]
+    assert [row["decision"] for row in end["cards"]] == ["remove_reliance", "keep", "keep"]
+    assert (end["both"], end["agree"]) == (0, 0), "of one person"
 
 
 def test_texts_are_asked_about_until_they_decide(file):
@@ -129,7 +134,7 @@ def test_what_is_no_answer_is_refused(file):
 def test_several_people_and_their_agreement(file):
     say(session(file, "anna"), "remove_reliance", "keep", "unsure")
     ben = session(file, "ben")
-    assert ben.state()["said"] == {}  # blind
+    assert (ben.state()["said"], ben.state()["can_undo"]) == ({}, False)  # blind
     say(ben, "remove_reliance", "remove_reliance", "keep")
     end = ben.state()["end"]
     # On the third card one is not sure: the other's answer decides.
@@ -180,6 +185,7 @@ def test_a_second_model_that_is_asked_meanwhile_is_taken_up(file):
     file.write_text(to_json(document))
     with pytest.raises(StaleError):
         review.undo(review.revision)
+    assert session(file, "ben").state()["opinions"] == {}, "blind"
     assert (len(review.state()["opinions"]), cards_in(session(file).file)["w2"]["fixed"]) == (3, 8)
     say(review, "keep")
     cards = cards_in(file)
@@ -213,12 +219,31 @@ def test_what_another_program_writes_meanwhile_is_taken_up(file):
 
 def test_a_file_that_judge_wrote_over_ours_loses_no_answer(file):
     review = say(session(file), "keep", "keep")
-    written(file, judged(id=W2, words=["w2", "w2s"]))
-    with pytest.raises(StaleError):
-        review.undo(review.revision)
-    review.save({"card": W2, "decision": "unsure"}, review.revision)
+    asked = {"judges": [{"name": "gemma", "record": {}, "qualifications": [], "texts": 9}], "answers": "a.jsonl"}
+    for head in (asked, {}):  # what judged them stays when another file says nothing of it
+        new = [{"words": ["zebra"], "decision": "keep"}][len(head) :]
+        written(file, judged(id=W2, words=["w2", "w2s"]), *new, **head)
+        with pytest.raises(StaleError):
+            review.undo(review.revision)
+        review.save({"card": W2, "decision": "unsure"}, review.revision)
+        found = json.loads(file.read_text())
+        assert {key: found[key] for key in asked} == asked
     cards = cards_in(file)
     assert (cards["w0"]["decision"], cards["w1"]["decision"], cards["w2"]["fixed"]) == ("keep", "keep", 7)
+
+
+def test_what_a_file_says_beyond_people_is_new_only_once():
+    opinion = SecondModelResult(("one",), "agreement", 7, 2, 0, 0.6, 0.01, "open")
+    counted = Decision(("w0",), "keep", "person", asked=9, fixed=7, reviews=(Review("eve", "t", "keep"),))
+    plain = replace(counted, decision=None, source="answers", reviews=())
+    assert _beyond_people(counted, None, None) == plain
+    both = replace(counted, second_model=opinion)
+    assert _beyond_people(both, both, None) is _beyond_people(both, both, plain) is None
+    assert _beyond_people(both, None, plain) == Decision(("w0",), None, "machine", second_model=opinion)
+    for decision in ("unsure", "keep"):
+        card = replace(counted, decision=decision, reviews=tuple(Review(by, "t", decision) for by in ("eve", "ben")))
+        eve, ben = (Answer(by, "t", decision=decision, card=W0) for by in ("eve", "ben"))
+        assert (_said_by_file(card, W0, ()), _said_by_file(card, W0, [eve])) == ([eve, ben], [ben])
 
 
 def test_a_file_that_another_program_damaged_is_not_written_over(file):
@@ -269,6 +294,10 @@ def test_answers_to_texts_are_one_sequence_with_those_of_files(file, tmp_path):
     kept = Answers.from_folder(folder)
     assert [one.question for one in kept.said] == [one.question for one in review.answers.to_texts()]
     assert {one.by for one in kept.said} == {"anna"}
+    one = replace(review.questions.keys[0], label="a")
+    replace(review.questions, keys=(one,)).save(folder)
+    assert session(file, folder=folder).questions.keys.count(one) == 1, "what was asked in files stays as it was"
+    (folder / "questions.jsonl").unlink()
     review.undo(review.revision)
     assert len(Answers.from_folder(folder).said) == 4
     # Another file of decisions does not start anew: four broken ones are known.

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from audits import _kind, card, to_review
+from audits import _kind, candidate, card, example, to_review
 from shortcut_guardrail.cards import Flip
 from shortcut_guardrail.decisions import LEAST_FLIPS, Decision
 from shortcut_guardrail.errors import DataError
-from shortcut_guardrail.review.effects import follows
-from shortcut_guardrail.review.shown import MOST_CARDS, _patterns, fit_command, is_punctuation, make_deck
+from shortcut_guardrail.review.effects import effects_of, follows
+from shortcut_guardrail.review.shown import MOST_CARDS, _given, _patterns, fit_command, is_punctuation, make_deck
 from shortcut_guardrail.text import WordFinder
 
 
@@ -79,6 +79,24 @@ def test_a_text_that_is_shown_for_one_word_group_is_asked_about_for_none():
         assert {flip.row for flip in left} == {flip.row for flip in of_card.flips} - book - film
 
 
+def test_a_card_with_few_changes_shows_examples_of_its_words_and_what_the_audit_takes():
+    of = {
+        word: tuple(example(i, f"my {word} {i}", word) for i in rows)
+        for word, rows in (("novel", (7, 7)), ("it", (8,)))
+    }
+    words = [candidate(word, examples=some, collective=word == "novel") for word, some in of.items()]
+    flagged = tuple(f"w{i}" for i in range(6))
+    document = to_review(0, cards=(card("This", "it", "novel", flagged=flagged),)).to_dict()
+    document["candidates"] = to_review(0, candidates=tuple(words)).to_dict()["candidates"]
+    for taken, quoted in ((None, "“novel”"), ([{"text": "this"}, {"text": "it"}], "“This”, “it”")):
+        (shown,) = make_deck(document | {"fit_would_take": taken}).shown.values()
+        assert shown["effects"]["unsure"]["how"] == f"not sure; the audit decides: reliance removed ({quoted})"
+    assert [one["row"] for one in shown["examples"]] == [8, 7], "each once"
+    assert "w4" in shown["evidence"][0]
+    assert "w5" not in shown["evidence"][0]
+    assert shown["evidence"][-1].startswith("Too few of its texts can be asked about here"), "of eight changes"
+
+
 def test_an_audit_without_texts_needs_the_file_and_one_with_texts_refuses_another():
     texts = [f"a book {i}" for i in "abc"]
     report = to_review(0, cards=(card("book", flips=flips(*texts)),))
@@ -91,6 +109,8 @@ def test_an_audit_without_texts_needs_the_file_and_one_with_texts_refuses_anothe
         for other, row in ((["a book a", "another", "a book c"], 1), (texts[:2], 2)):
             with pytest.raises(DataError, match=f"are not those that were audited: row {row}"):
                 make_deck(document, texts=other)
+    bare = Flip(1, "positive", "negative", margin=0.5)  # written without hashes
+    assert _given(bare, texts) == Flip.of(1, "positive", "negative", texts[1], 0.5)
 
 
 def test_the_next_command_names_files_from_where_the_user_stands(tmp_path, monkeypatch):
@@ -108,16 +128,20 @@ def test_the_next_command_names_files_from_where_the_user_stands(tmp_path, monke
     labels = {"label": "toxic", "labels": "toxic,mild"}
     assert fit_command(about | labels, "d.json").endswith(" --out guarded --label toxic --labels toxic,mild")
     # A folder that was moved says nothing about where its files lie.
-    assert "fit a/hub-id t.csv" in fit_command(about, "d.json", tmp_path)
+    for folder in ({}, {"folder": str(audit)}):
+        assert "fit a/hub-id t.csv" in fit_command(about | folder, "d.json", audit if folder else tmp_path)
 
 
 def test_a_neighbour_is_a_pattern_where_it_stands_in_two_texts():
     """And with eight prediction changes, the fewest, a person's doubt is not put down to too few texts."""
-    patterns = _patterns(WordFinder(["book"]), flips("a good book", "my good book", "the book ended"))
-    assert [one["texts"] for one in patterns] == [2]
+    patterns = _patterns(WordFinder(["book"]), flips("a Good book", "my good book Ended", "the book ended"))
+    assert patterns == [{"text": "book ended", "texts": 2}, {"text": "good book", "texts": 2}]
     effects = {"unsure": {"how": "not sure", "changes": "", "n": 0, "line": "the audit decides.", "short": ""}}
     said = [
         follows(effects, "unsure", Decision(("book",)), flips=n, asked=False)["line"]
         for n in (LEAST_FLIPS - 1, LEAST_FLIPS)
     ]
     assert ["Too few texts" in one for one in said] == [True, False]
+    effects, machine = effects_of(card("book", changes=1), ["book"]), Decision(("book",), "remove_reliance", "machine")
+    told = follows(effects, "unsure", machine, flips=1, asked=False)
+    assert (told["short"], told["how"]) == ("1 prediction changes", "reliance removed (by the second model)")
