@@ -1,12 +1,15 @@
 """Answered files as people, spreadsheets and programs send them back."""
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from shortcut_guardrail import Answers, DataError, Questions
 from shortcut_guardrail.data import checked, text_hash
 from shortcut_guardrail.decisions import Answer, AuditedCards
+from shortcut_guardrail.decisions.answers import _changes_its_mind
 from shortcut_guardrail.decisions.drawing import Key
 
 TEXTS = ["a fine text", 'it says "no",\nand more', "plain; with; semicolons", "last one"]
@@ -36,7 +39,7 @@ def test_what_a_spreadsheet_saves_is_read_as_meant(tmp_path, delimiter, end, mar
 
 def test_json_lines_redacted_files_and_pairs(tmp_path):
     file = tmp_path / "flips.jsonl"
-    rows = {"id": "q0", "answer": "unclear"}, {"id": "q1", "answer": None}, {"id": "q4", "answer": "b"}
+    rows = {"id": " q0 ", "answer": "unclear"}, {"id": "q1", "answer": None}, {"id": "q4", "answer": "b"}
     pair = {"text": "one", "text_pair": "two"}
     file.write_text("".join(json.dumps(row | pair if row["id"] == "q4" else row) + "\n" for row in rows))
     assert read(file) == {"q0": "unclear", "q4": "b"}
@@ -60,6 +63,16 @@ def test_what_cannot_be_meant_has_a_sentence(tmp_path, change, sentence):
     file.write_text(change("\n".join(lines(["a", "b", "", "a"])) + "\n"))
     with pytest.raises(DataError, match=f"questions.csv.*{sentence}"):
         read(file)
+
+
+def test_without_an_answer_a_file_is_refused_unless_labels_answer_and_a_judge_without_one_changes_none(tmp_path):
+    (tmp_path / "questions.csv").write_text("id,answer\nq0,\n")
+    with pytest.raises(DataError, match="has no answer"):
+        read(tmp_path / "questions.csv")
+    labelled = replace(QUESTIONS, keys=(replace(KEYS[0], label="a"),))
+    assert Answers.from_files([str(tmp_path / "questions.csv")], labelled, by=("anna",)).said == ()
+    second, none = np.array([[0.1, 0.9]] * 2), np.full((2, 2), np.nan)
+    assert _changes_its_mind(second, none) == _changes_its_mind(none, second) == ""
 
 
 def test_one_person_says_one_thing_in_all_files(tmp_path):

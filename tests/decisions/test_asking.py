@@ -156,12 +156,21 @@ def test_nothing_is_asked_that_cannot_decide():
 
 
 def test_texts_are_drawn_by_the_seed_and_flips_counted_by_the_erasure_of_the_audit(monkeypatch):
-    seeds, erasures, find = [], [], asking.find_flips
-    monkeypatch.setattr(asking, "draw_references", lambda *_, seed: seeds.append(seed) or [])
-    monkeypatch.setattr(asking, "find_flips", lambda *a, **k: erasures.append(k["erasure"]) or find(*a, **k))
-    by_cutting = Questions(replace(AUDITED, erasure="cut"), {})
-    first, second = (called(by_cutting, n=4, seed=seed).asked for seed in (3, 4))
-    assert (seeds, first == second, erasures) == ([3, 4], False, ["cut", "cut"])
+    seeds, told, find, probs = [], [], asking.find_flips, CLASSIFIER.predict_proba(ENCODED)
+    monkeypatch.setattr(asking, "draw_references", lambda *of, seed: seeds.append((seed, *of[1:2], *of[3])) or [])
+    monkeypatch.setattr(asking, "find_flips", lambda *a, **k: told.extend((k["erasure"], k["probs"])) or find(*a, **k))
+    by_cutting = called(
+        Questions(replace(AUDITED, erasure="cut"), {}), models=("m",), labels=dict.fromkeys(range(48), "x")
+    )
+    assert (by_cutting.models, {key.label for key in by_cutting.keys}) == (("m",), {"neither"})
+    with pytest.warns(GuardrailWarning, match="zebra"):
+        called(shortcuts=["zebra"])
+    how = {"n": 4, "probs": probs, "cards": "."}
+    first, second = (called(replace(by_cutting, keys=()), seed=seed, **how) for seed in (3, 4))
+    assert first.asked != second.asked
+    assert set(second.flips) == {"honestly", ".", "but"}, "those of others stay as they were"
+    assert seeds[2:] == [(seed, probs, "honestly", ".", "but") for seed in (3, 4)]
+    assert (told[0], told[4:]) == ("cut", ["cut", probs] * 2)
 
 
 def test_a_total_goes_to_cards_with_most_flips_and_later_to_those_that_stay_open():

@@ -5,11 +5,12 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from shortcut_guardrail import Answers, ConfigError, Questions, decide
+from shortcut_guardrail import Answers, ConfigError, DataError, Questions, decide
 from shortcut_guardrail.audit import Erasures
 from shortcut_guardrail.cards import Flip
 from shortcut_guardrail.cards.card import Card, CardEvidence
-from shortcut_guardrail.decisions import Answer, AuditedCards, Decision
+from shortcut_guardrail.decisions import Answer, AuditedCards, Decision, Decisions
+from shortcut_guardrail.decisions.record import SecondModelResult
 
 LABELS = ("negative", "positive")
 CARDS = tuple(Card(w, (w,), "positive", 40, 30, 0.2, CardEvidence("undecided", (), 1.0, 0.7)) for w in ("book", "film"))
@@ -47,6 +48,10 @@ def test_people_come_before_the_flips_that_they_judged():
     assert [(one.by, one.at, one.decision) for one in card.reviews] == [("anna", "now", "remove_reliance")]
     card = decided(questions, *by_flips, Answer("ben", "t", decision="keep", card="book"))["book"]
     assert (card.decision, card.source, card.outcome, card.fixed) == ("keep", "person", "shortcut", 8)
+    opinion = SecondModelResult(("one",), "agreement", 1, 1, 0, None, None, "open")
+    before = Decisions((Decision(("book",), second_model=opinion),))
+    (both,) = decide(questions, Answers(tuple(by_flips), earlier=before)).cards
+    assert (both.second_model, both.fixed) == (opinion, 8)
     # Nobody is unsure of the other card, and so its answers say nothing.
     assert set(decided(questions, *answered(questions, True))) == set()
     both = decided(replace(questions, one_by_one=False), *answered(questions, False))
@@ -77,11 +82,17 @@ def test_an_audit_offers_what_it_does_not_flag_and_is_another_with_other_setting
     audited = replace(AUDITED, cards=(flagged, CARDS[1], not_flagged))
     assert (audited.chosen("undecided"), audited.chosen("all")) == ((CARDS[1], not_flagged), audited.cards)
     plain = {"cards": list(map(asdict, CARDS)), "model": "m", "data": "d", "label_names": LABELS, "n_distinct": 9}
-    other = {"fdr": 0.1}, {"model": "n"}, {"cards": plain["cards"][:1]}, {"top_k": 3}
+    other = {"fdr": 0.1}, {"model": "n"}, {"cards": plain["cards"][:1]}, {"top_k": 3}, {"min_relative_effect": 0.7}
     other += ({"erasures": asdict(Erasures("cut", 9, 5, 0, 1))},)
     ids = [AuditedCards.from_dict(plain | one).id for one in ({}, {"data": "e"}, *other)]
     assert ids[0] == ids[1], "its texts have a fingerprint of their own"
-    assert len(set(ids)) == 6
+    assert len(set(ids)) == 7
+    with pytest.raises(DataError, match="has no word groups"):
+        AuditedCards.from_dict(plain | {"model": ""})
+    AUDITED.check(model="model", data="data")
+    for other, said in (({"model": "m"}, "of another model"), ({"data": "d"}, "of other texts")):
+        with pytest.raises(ConfigError, match=said):
+            AUDITED.check(**{"model": "model", "data": "data"} | other)
     how = "flagged", "alternative_wording", "collective", "other"
     found = AuditedCards.from_dict(plain | {"candidates": [{"text": name, name: True} for name in how]}).found
     assert found == how[:3]

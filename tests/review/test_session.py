@@ -88,20 +88,6 @@ def test_what_is_asked_does_not_tell_the_card_and_was_not_shown(file):
     assert len({question.text for question in asked} - shown) == len(asked) == 51
 
 
-@pytest.mark.parametrize("given", [["negative"], ["negative", "positive", "unclear"]])
-def test_the_bounds_of_what_is_still_asked_hold(file, given):
-    review, told = say(session(file), "unsure", "keep", "unsure"), []
-    while (state := review.state())["question"]:
-        told.append(state["progress"])
-        answer_texts(review, given[len(told) % len(given)], most=1)
-    for i, one in enumerate(told):
-        assert max(one["least"], len(told) - i) <= one["most"]
-        assert one["open"] > 0
-    # `least` is reached where all agree; where they do not, both cards are lost.
-    assert state["progress"]["open"] == 0
-    assert (state["progress"]["lost"], len(told) == told[0]["least"]) == ((0, True) if len(given) == 1 else (2, False))
-
-
 def test_undo_takes_back_cards_and_texts_also_after_a_restart(file):
     review = session(file)
     say(review, "keep", "unsure", "keep")
