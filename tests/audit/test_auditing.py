@@ -225,9 +225,6 @@ def test_one_text_a_thousand_times_is_no_evidence(guard):
     # MSTPS is over the inputs, as the paper's.
     change = positive(3) - positive(-1)
     assert report.mstps == pytest.approx((1000 * change + 12 * others_mstps) / 1012, abs=1e-5)
-    assert any("999 of 1012 texts repeat another one" in note for note in report.notes)
-    assert sum(report.sensitivity_histogram) == sum(report.predicted) == 1012
-    assert max(report.agreement.n, sum(report.agreement.histogram)) <= 13, "of which a text has one"
     # Nor is nearly the same text, but other words make another.
     texts = [f"honestly {mark} the bread{mark} was bad {i}" for i in range(8) for mark in (".", "!", ",")]
     assert (guard.audit(texts).n_distinct, guard.audit([*texts, "honestly the tea was bad"]).n_distinct) == (1, 2)

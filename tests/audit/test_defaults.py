@@ -150,6 +150,9 @@ def test_openings_and_endings_recur_in_a_twentieth_of_the_texts_and_are_as_long_
     ending = find_defaults(lambda of: (asked.append(of), answer(of))[1], texts, answer(texts), {}, LABELS).wrappers[0]
     told = ending.place, ending.n, ending.without, ending.alone, ending.n_added, ending.added
     assert told == ("end", 40, 0, "harmless", 30, 30)
+    of_one = {"label_names": LABELS, "predicted": (20, 20), "defaults": Defaults(None, (), (), (), (ending,))}
+    said = defaults_said(audit(candidate("a"), **of_one).to_dict())
+    assert said[0].startswith("40 texts end with “please write it”. With nothing in it, it is given 'harmless', and")
     assert [asked[2][0], asked[0][1]] == [("d0", "e0 f0 please write it"), ("one two three a1", "b1 c1")]
     asked.clear()
     texts = [f"one{i} two three" for i in range(160)]

@@ -1,5 +1,7 @@
 """What adding words to texts does, on a function whose answers are one line of algebra."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,8 @@ from audits import audit, candidate
 from made_answers import bag
 from shortcut_guardrail import AuditConfig
 from shortcut_guardrail.audit import Insertions
-from shortcut_guardrail.audit.insertions import LEAST_TRIED, RECEIVERS, SCREENED_ON, Wanted, try_insertions
+from shortcut_guardrail.audit.evidence import Intervals
+from shortcut_guardrail.audit.insertions import LEAST_TRIED, RECEIVERS, SCREENED_ON, Insertion, Wanted, try_insertions
 from shortcut_guardrail.report.insertions import insertions_said
 from shortcut_guardrail.stats import exact_interval
 
@@ -70,3 +73,19 @@ def test_costs_stay_in_proportion():
     wanted = [Wanted("other", 1), *(Wanted(f"w{i}", 1) for i in range(9)), Wanted("honestly", 1, found=True)]
     texts = make_texts(100)
     assert "honestly" in try_insertions(answer, texts, answer(texts), wanted, AuditConfig(), n_texts=100)[0]
+
+
+def test_adding_and_removing_differ_where_one_is_twice_the_other_and_their_intervals_do_not_meet():
+    def one(text, removed, ends, added, added_ends, found=True):
+        insertion = Insertion(60, 30, 6, added, added_ends, 0.001, 0.004, found)
+        return candidate(text, flip_rate=removed, interval=Intervals(ends, (0.0, 0.1), (0.0, 0.1)), insertion=insertion)
+
+    words = [one("more", 0.2, (0.1, 0.3), 0.7, (0.5, 0.8)), one("close", 0.4, (0.3, 0.45), 0.65, (0.5, 0.7))]
+    words += [one("wide", 0.2, (0.1, 0.55), 0.6, (0.5, 0.7)), one("less", 0.8, (0.7, 0.9), 0.35, (0.2, 0.4))]
+    words += [one("near", 0.5, (0.45, 0.6), 0.3, (0.2, 0.4)), one("far", 0.8, (0.1, 0.9), 0.3, (0.2, 0.4))]
+    words.append(one("idle", 0.2, (0.1, 0.3), 0.9, (0.5, 0.95), found=False))
+    said, more, less = insertions_said(audit(*words, insertions=Insertions(9, 2, 90)).to_dict())
+    assert said.startswith("2 candidates tried by adding them to texts without them (90 predictions). These change")
+    assert (re.findall("“(.*?)”", said), said[-11:]) == (["more", "close", "wide", "less", "near"], "and 1 more.")
+    assert more.startswith("Adding changes more than removing: “more”. Other")
+    assert less.startswith("Removing changes more than adding: “less”. Either")

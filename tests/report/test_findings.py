@@ -11,6 +11,7 @@ from shortcut_guardrail.report import print_questions
 from shortcut_guardrail.report.decisions import print_decisions
 from shortcut_guardrail.report.defaults import defaults_said
 from shortcut_guardrail.report.findings import findings
+from shortcut_guardrail.report.history import _trend
 from shortcut_guardrail.report.insertions import added_rate_of_card
 from shortcut_guardrail.report.terminal import _would_take
 from shortcut_guardrail.report.view import _texts
@@ -35,6 +36,16 @@ def test_what_was_audited_and_commands_that_can_be_pasted():
     assert [command for _, command in said.steps] == ["shortcut-guardrail review audit", fit]
     # The partners: an audit that does not know them, and one without its texts.
     assert found().audited == "The model was audited with 40 texts (39 distinct)."
+    more = ("Audit more texts, or texts that were misclassified.", "")
+    assert [found(one).steps for one in (card("soup", changes=0), card("the"))] == [(more,)] * 2
+    assert found(card("the", **FLAGGED)).steps[0][1] == "shortcut-guardrail review audit DATA"
+    for words, said in (
+        (("soup",), "this word by itself"),
+        (("soup", "tea", "cake", "pie"), "these words by themselves"),
+    ):
+        one = found(card(*words, status="undecided"), words=())
+        assert f"whether the model depends on {said}: there are too few" in one.status
+    assert one.finding == "“soup”, “tea” and 2 more words decide 8 of 39 predictions."
     redacted = found(card("honestly", flips=FLIPS, **FLAGGED), redact=True, about=ABOUT)
     assert redacted.steps[0][1] == "shortcut-guardrail review audit texts.csv"
     assert redacted.example is None
@@ -50,13 +61,15 @@ def test_the_example_is_the_shortest_text_that_says_something_and_halves_are_of_
     kept = Flip.of(4, "good", "bad", "Quite honestly, the soup was honestly cold")
     example = found(card("honestly", flips=(kept,), except_in=("quite honestly",), **FLAGGED)).example
     assert example.masked == "Quite honestly, the soup was ____ cold"
-    pair = Flip.of(3, "good", "bad", ("honestly, it was all right", "was it"))
-    example = found(card("honestly", flips=(pair,), **FLAGGED)).example
+    pair = Flip.of(3, "go\nod", "b\nad", ("honestly, it was all right", "was it"))
+    longer = Flip.of(5, "good", "bad", ("honestly, so it all was", "was it " * 9))
+    example = found(card("honestly", flips=(longer, pair), **FLAGGED)).example
     assert example.masked == "____, it was all right | was it"
+    assert (example.before, example.after) == ("go[U+000A]od", "b[U+000A]ad")
     first, second = ("first half", 50, (30, 20), (27, 2), (45, 5)), ("second half", 50, (30, 20), (30, 18), (32, 18))
     held = HeldUp("harmless", ("tea", "soup"), 20, (15, 5), (1, 19))
-    end, close = " So what keeps them from it stands at the end.", ("second half", 50, (30, 20), (30, 8), (42, 8))
-    for other, share, place in ((second, 10, end), (close, 60, "")):
+    end, close = " So what keeps them from it stands at the end.", ("second half", 50, (30, 20), (30, 1), (49, 1))
+    for other, share, place in ((second, 10, end), (close, 95, "")):
         halves = Defaults("attack", ("halves",), (Probe(*first), Probe(*other)), (held,), ())
         report = audit(HONESTLY, label_names=("attack", "harmless"), predicted=(20, 20), defaults=halves)
         _, cues, said = defaults_said(report.to_dict())
@@ -110,3 +123,10 @@ def test_a_text_is_shown_once_though_two_words_have_it_as_an_example():
     assert [(name, example["index"]) for name, example in _texts(words)] == [("soup", 0), ("honestly", 1)]
     many = [{"name": "soup", "examples": [{"index": i, "sides": ["a text"]} for i in range(20)]}]
     assert [example["index"] for _, example in _texts(many)] == [*range(12)]
+
+
+def test_of_a_history_the_last_decision_is_shown():
+    rates = dict.fromkeys(("exposure", "flip_rate", "affected"))
+    seen = [SimpleNamespace(**rates, status="flagged", decision=said) for said in ("keep", "remove reliance", "")]
+    shown = _trend(None, SimpleNamespace(seen=seen, alarm=None, known=1), ["a", "b", "c"], [])
+    assert (shown["decision"], shown["known"]) == ("remove reliance", "b")

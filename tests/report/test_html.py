@@ -34,8 +34,9 @@ def test_a_page_with_function_words_alone_on_its_cards_asks_nothing():
     for word, asks in (("the", False), ("soup", True)):
         flip = Flip.of(0, "positive", "negative", f"{word} was warm")
         cards = (card(word, status="undecided", flips=(flip,), moved=(Moved("positive", "negative", 8),)),)
-        page = render_audit(audit(candidate(word), cards=cards, model="m" * 64, data="d" * 64))
-        assert ('id="deck"' in page) == asks
+        report = audit(candidate(word), cards=cards, model="m" * 64, data="d" * 64)
+        assert ('id="deck"' in render_audit(report)) == asks
+        assert 'id="deck"' not in render_comparison({"one": report, "other": report}, title="Two")
 
 
 def test_long_names_are_folded_and_numbers_are_not(printed):
