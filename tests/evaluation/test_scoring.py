@@ -11,7 +11,7 @@ import pytest
 from audits import evaluation, group
 from shortcut_guardrail import ConfigError, GuardrailWarning, ShortcutGuardrail, TextClassifier, preset
 from shortcut_guardrail.display import MOST_ROWS
-from shortcut_guardrail.evaluation import at_threshold_of, by_shortcut, sampled_rows, score, shortcut_tokens
+from shortcut_guardrail.evaluation import at_threshold_of, sampled_rows, score, shortcut_tokens
 from shortcut_guardrail.metrics import SMALL_GROUP
 from shortcut_guardrail.stats import exact_interval
 from shortcut_guardrail.text import WordFinder
@@ -45,8 +45,6 @@ def test_scores_and_groups(guard):
     values = result.to_dict()
     assert [values[key] for key in KEYS[2:7]] == pytest.approx([5 / 6, 5 / 6, 0.5, 0, "negative, with shortcut"])
     assert (values["groups"][1]["interval"], values["n_truncated"]) == (list(exact_interval(0, 1)), 0)
-    groups, names = by_shortcut([0, 0, 1, 1], [False, True, False, True], ["negative", "positive"])
-    assert (groups.tolist(), names) == ([0, 1, 2, 3], GROUPS)
 
 
 def test_the_keys_of_the_json_do_not_move(guard):

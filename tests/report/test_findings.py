@@ -3,7 +3,7 @@
 from pathlib import Path
 from types import SimpleNamespace
 
-from audits import audit, candidate, card, to_review
+from audits import UNDECIDED, audit, candidate, card, labelled, to_review
 from shortcut_guardrail.audit.defaults import Defaults, HeldUp, Probe
 from shortcut_guardrail.cards.card import Flip
 from shortcut_guardrail.decisions import LEAST_FLIPS, Decision, Decisions
@@ -12,8 +12,7 @@ from shortcut_guardrail.report.decisions import print_decisions
 from shortcut_guardrail.report.defaults import defaults_said
 from shortcut_guardrail.report.findings import findings
 from shortcut_guardrail.report.history import _trend
-from shortcut_guardrail.report.insertions import added_rate_of_card
-from shortcut_guardrail.report.terminal import _would_take
+from shortcut_guardrail.report.terminal import _audit_outcome, _would_take, open_questions, print_change, words_of
 from shortcut_guardrail.report.view import _texts
 
 FLAGGED = {"status": "flagged", "flagged": ("honestly",)}
@@ -39,10 +38,7 @@ def test_what_was_audited_and_commands_that_can_be_pasted():
     more = ("Audit more texts, or texts that were misclassified.", "")
     assert [found(one).steps for one in (card("soup", changes=0), card("the"))] == [(more,)] * 2
     assert found(card("the", **FLAGGED)).steps[0][1] == "shortcut-guardrail review audit DATA"
-    for words, said in (
-        (("soup",), "this word by itself"),
-        (("soup", "tea", "cake", "pie"), "these words by themselves"),
-    ):
+    for words, said in ((["soup"], "this word by itself"), ("soup tea cake pie".split(), "these words by themselves")):
         one = found(card(*words, status="undecided"), words=())
         assert f"whether the model depends on {said}: there are too few" in one.status
     assert one.finding == "“soup”, “tea” and 2 more words decide 8 of 39 predictions."
@@ -89,13 +85,20 @@ def test_the_share_of_a_dominant_word_is_of_the_texts_that_it_was_counted_in():
         assert f"“soup” (dominant: overrides most of its texts, which are {share})" in " ".join(_would_take(document))
 
 
-def test_what_adding_a_word_group_does_is_the_largest_share_of_its_words_those_found_first():
-    def added(text, removed, flip_rate, found):
-        return {"text": text, "flip_rate": removed, "insertion": {"flip_rate": flip_rate, "found": found}}
-
-    some = [added("a", 0.9, 0.2, False), added("b", 0.1, 0.4, False), {"text": "c", "insertion": None}]
-    for more, shown in (((), "0.400"), ((added("d", 0.0, 0.3, True), added("e", 1.0, 1.0, True)), "0.300*")):
-        assert added_rate_of_card({"words": ["a", "b", "c", "d"]}, {"candidates": [*some, *more]}) == shown
+def test_what_would_be_taken_is_named_up_to_five_and_what_a_decision_adds(capsys):
+    similar = {"verdict": "found", "reason": "similar", "count": 3, "q_value": 0.1}
+    taken = {"fit_would_take": [{"text": f"w{i}", **similar} for i in range(7)]}
+    first, also = _would_take(audit(HONESTLY, cards=(card("w0", "tea"), card("soup", "stew"))).to_dict() | taken)
+    assert first.endswith("“w4” (similar to what is flagged) and 2 more.")
+    assert also == "A decision about the word group of “w0” would add “tea”."
+    known = candidate("a", **UNDECIDED, alternative_wording=True, labelled=labelled())
+    document = audit(known, candidate("b", **UNDECIDED)).to_dict()
+    assert [c["text"] for c in open_questions(document["candidates"])] == ["b", "a"]
+    assert "2 undecided (? or +): unsettled by the test so far, see what the labels" in _audit_outcome(document)
+    print_change(audit(candidate("old")).to_dict(), audit(*(candidate(f"w{i}") for i in range(9))).to_dict())
+    shown = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith((" w", " old  "))]
+    assert shown == ["w0", "w1", "w2", "w3", "w4", "w5", "w6", "w7", "old"]
+    assert words_of(["a" * 13, "b" * 15]).plain == f"{'a' * 13}, {'b' * 15}"
 
 
 def test_eight_prediction_changes_can_decide_and_cards_that_were_not_asked_about_are_left_out(capsys):
