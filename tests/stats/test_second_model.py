@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shortcut_guardrail.stats import agreement_bound, agreement_share, balanced_cut, fdr_q_values
+from shortcut_guardrail.stats import agreement_bound, balanced_cut, fdr_q_values
 from shortcut_guardrail.stats.second_model import SLACK, net_fixed, reference_bound
 
 
@@ -18,8 +18,6 @@ def test_the_cut_makes_agreement_equal_on_both_sides():
     cut = balanced_cut(scores, up)
     assert (scores[up] > cut).mean() == pytest.approx((scores[~up] <= cut).mean(), abs=0.01)
     assert cut == pytest.approx(5.0, abs=0.2)
-    # A judge of the opposite opinion agrees as rarely on both sides.
-    assert agreement_share(-scores > balanced_cut(-scores, up), up)[0] < 0.3
 
 
 def test_a_lean_the_other_way_lowers_no_bound():
