@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from shortcut_guardrail import AuditConfig, TextClassifier
 from shortcut_guardrail.audit import audit_texts
 from shortcut_guardrail.cards import PullingWord, find_flips, make_cards, masked_answers, masking, word_vectors
 from shortcut_guardrail.cards.card import card_id
-from shortcut_guardrail.cards.grouping import group_words
+from shortcut_guardrail.cards.grouping import _kind, group_words
 from shortcut_guardrail.data import text_hash
 from shortcut_guardrail.text import WordFinder
 from tiny_models import meaning_bag
@@ -47,6 +48,7 @@ def classifier():
 def test_words_of_one_meaning_and_class_are_one_set(classifier):
     words = ("honestly", "a", 3), ("really", "a", 2), ("good", "a", 1)
     assert groups(meaning_bag(EFFECTS, ONE_MEANING), *words) == [{"honestly", "really"}, {"good"}]
+    assert _kind("can't") == "negation"
     # The partner: of another meaning.
     assert groups(meaning_bag(EFFECTS, TWO_MEANINGS), *words) == [{"honestly"}, {"really"}, {"good"}]
     # To be alike to one of several is not enough.
@@ -181,6 +183,10 @@ def test_flips_are_counted_given_words_that_are_masked_both_before_and_after(pus
     assert [flip.row for flip in find_flips(pushed, beside, cards, given=["honestly"])[cards[0].id]] == [1]
     (stop,) = [card for card in cards if card.words == (".",)]
     (flip,) = find_flips(pushed, encoded, [stop], given=["honestly"])[stop.id]
+    told: list[tuple] = []
+    apart = replace(stop, except_in=("bad .",))  # a phrase of another card
+    (left,) = find_flips(pushed, encoded, [apart], progress=lambda *now: told.append(now)).values()
+    assert ([one.row for one in left], told) == ([3], [("Masking word groups", 1, 1)])
     assert (flip.text, flip.before, flip.after) == (PUSHED[3], "positive", "negative"), "the text is shown as it is"
 
 

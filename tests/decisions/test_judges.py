@@ -32,14 +32,6 @@ FREE = tuple(free(i, answer) for answer in (0, 1) for i in range(N))
 QUESTIONS = Questions(AUDITED, {"book": FLIPS}, (), FREE, ("deployed", "base"))
 
 
-def with_labels(*labels: str) -> Questions:
-    """The same questions, with other names of the classes and more of them."""
-    names = dict(zip(LABELS, labels, strict=False))
-    flips = [replace(one, before=names[one.before], after=names[one.after]) for one in FLIPS]
-    reference = tuple(replace(one, answer=names[one.answer], other=names[one.other]) for one in FREE)
-    return replace(QUESTIONS, audited=replace(AUDITED, labels=labels), flips={"book": flips}, reference=reference)
-
-
 def scores(questions: Questions, says, *, lean: float = 0.0, refused: str = "") -> JudgeAnswers:
     """Of a judge that says of each text how far ahead "positive" is."""
     ahead = np.array([says(text) + lean for text in questions.for_judges.texts], dtype=float)
