@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from dataclasses import replace
 
 import matplotlib
 import pytest
@@ -9,8 +10,9 @@ import pytest
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-from audits import HOSTILE, UNTESTED, audit, candidate
+from audits import HOSTILE, UNTESTED, audit, candidate, card, example
 from shortcut_guardrail import ConfigError
+from shortcut_guardrail.cards import Flip
 from shortcut_guardrail.display import whiskers
 
 
@@ -57,3 +59,13 @@ def test_words_are_no_formulas():
 def test_whiskers_go_to_both_sides():
     low, high = whiskers([0.5, 0.2], [(0.4, 0.7), (float("nan"), float("nan"))])
     assert (low, high) == (pytest.approx([0.1, 0.0]), pytest.approx([0.2, 0.0]))
+
+
+def test_a_redacted_audit_has_no_text_of_a_pair():
+    flip = Flip.of(0, "positive", "negative", ("one side", "the other"))
+    one = replace(example(0, "a book", "book"), text_pair="the other")
+    report = audit(candidate("book", examples=(one,)), cards=(card("book", flips=(flip,)),))
+    for redact, due in ((False, {"one side", "the other", "a book"}), (True, {None})):
+        values = report.to_dict(redact=redact)
+        told = [*values["candidates"][0]["examples"], *values["cards"][0]["flips"]]
+        assert {one[name] for one in told for name in ("text", "text_pair")} == due

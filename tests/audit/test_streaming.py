@@ -123,6 +123,11 @@ def test_only_how_shards_are_read_may_change_and_their_size_need_not_be_said_aga
     other = AuditConfig(unit="word", top_k=4, min_count=3, fdr=0.2)
     audited = guard.audit_in_shards(MemoryTexts(TEXTS), tmp_path / "partial", config=other, resume=True)
     assert (audited.n_shards, audited.report.fdr) == (4, 0.2)
+    (other_way,) = {"mask", "cut"} - {audited.report.erasure}
+    for changed in ({"erasure": other_way}, {"top_k": CONFIG.top_k + 1}):
+        how = {"config": replace(CONFIG, **changed), "resume": True}
+        with pytest.raises(ConfigError, match="unit, top_k or erasure"):
+            guard.audit_in_shards(MemoryTexts(TEXTS), tmp_path / "partial", **how)
     assert plain(audited.report) == plain(guard.audit(TEXTS, config=other))
     # The partner: without anything to resume it is the default.
     assert guard.audit_in_shards(MemoryTexts(TEXTS), tmp_path / "other", config=other, resume=True).n_shards == 1

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,7 +10,8 @@ from shortcut_guardrail import Answers, ConfigError, DataError, Questions, decid
 from shortcut_guardrail.audit import Erasures
 from shortcut_guardrail.cards import Flip
 from shortcut_guardrail.cards.card import Card, CardEvidence
-from shortcut_guardrail.decisions import Answer, AuditedCards, Decision, Decisions
+from shortcut_guardrail.decisions import Answer, AuditedCards, Decision, Decisions, deciding
+from shortcut_guardrail.decisions.drawing import Key
 from shortcut_guardrail.decisions.record import SecondModelResult
 
 LABELS = ("negative", "positive")
@@ -96,3 +98,15 @@ def test_an_audit_offers_what_it_does_not_flag_and_is_another_with_other_setting
     how = "flagged", "alternative_wording", "collective", "other"
     found = AuditedCards.from_dict(plain | {"candidates": [{"text": name, name: True} for name in how]}).found
     assert found == how[:3]
+
+
+def test_texts_with_words_of_a_card_that_was_just_decided_are_not_asked_about(monkeypatch):
+    keys = [Key(f"c{i}", "c", "a", f"h{i}", i) for i in range(8)]
+    keys += [Key(f"d{i}", "d", "a", f"g{i}", i, holds=("c",) if i < 4 else ()) for i in range(14)]
+    for name, found in (("_named", frozenset()), ("_unsure", ["c", "d"]), ("_in_order", keys)):
+        monkeypatch.setattr(deciding, name, lambda *_, found=found: found)
+    questions = SimpleNamespace(asked=[SimpleNamespace(id=key.id) for key in keys])
+    for n, left in ((7, 1 + 14), (8, 14 - 4)):
+        said = {"anna": {f"c{i}": "a" for i in range(n)}}
+        answers = SimpleNamespace(to_questions=lambda said=said: said, arrived=dict)
+        assert deciding.remaining(questions, answers, "anna").most == left

@@ -59,3 +59,13 @@ def test_of_what_came_together_labels_come_first():
     of_card = [*ask("c", 7), *ask("c", 8, start=7, label="b")]
     found = judge_cards(of_card, {key.id: "a" for key in of_card[:7]})[0]
     assert (found.outcome, found.asked) == ("legitimate", 8)
+
+
+def test_each_direction_is_a_family_of_its_own():
+    """Three decisions at 25.6: of three cards asked, one in a direction needs 60, two need 30 each, and three 20."""
+    of = {card: ask(card, 8) for card in "cde"}
+    answers = {key.id: "a" if card == "c" else "b" for card, some in of.items() for key in some}
+    found = judge_cards([key for some in of.values() for key in some], answers)
+    assert [(one.outcome, one.survives_e_bh) for one in found] == [("shortcut", False), *[("legitimate", False)] * 2]
+    found = judge_cards([key for some in of.values() for key in some], dict.fromkeys(answers, "b"))
+    assert [(one.outcome, one.survives_e_bh) for one in found] == [("legitimate", True)] * 3

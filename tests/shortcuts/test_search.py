@@ -240,3 +240,11 @@ def test_the_level_of_dominant_words_is_shared_among_the_classes(monkeypatch):
         for names in (("a", "b"), ("a", "b", "c", "d")):
             chosen = search._dominant(None, texts, None, audit(label_names=names), config)
             assert list(chosen) == (["soup", "tea"] if p_value <= config.fdr / len(names) else [])
+
+
+def test_a_text_speaks_against_a_candidate_where_its_rest_is_given_another_answer_with_confidence():
+    one = _Reading.of("honestly", list(range(20, 40)))
+    spare = one.spare
+    for after in (0.8, 0.79, 0.1):  # of the other class
+        one.take(np.array([after, 1 - after]), np.array([0.3, 0.7]), 0.8)
+    assert (one.against, spare - one.spare) == ([20], 2)

@@ -10,7 +10,7 @@ from shortcut_guardrail.attribution.occlusion import mask_variants, masking_effe
 from shortcut_guardrail.attribution.saliency import find_important_tokens, token_scores
 from shortcut_guardrail.text import WordFinder
 from shortcut_guardrail.text.edits import masked_texts
-from shortcut_guardrail.text.units import tokens_as_units, words_as_units
+from shortcut_guardrail.text.units import recurring_phrases, tokens_as_units, words_as_units
 from shortcut_guardrail.text.words import word_spans
 from tiny_models import BYTE_SPECIALS, byte_level_tokenizer, fast_tokenizer, tiny_bert, wordpiece_tokenizer
 
@@ -129,3 +129,11 @@ def test_a_span_is_masked_whole_and_nothing_else():
     variants = mask_variants(ids, first, 9, units=units, last=last)
     assert variants.input_ids.tolist() == [[1, 9, 9, 12, 13, 2], [1, 10, 11, 9, 9, 2], [1, 20, 9, 2, 0, 0]]
     assert (variants.rows.tolist(), variants.slots.tolist()) == ([0, 0, 1], [0, 1, 0])
+
+
+def test_a_phrase_that_a_text_repeats_recurs_in_one_text():
+    _, encoded = encode("wordpiece", ["good soup good soup good soup", "good soup", "bad tea"])
+    units = words_as_units(encoded)
+    important = np.array([[0, 1, 2, 3, 4, 5], [0, 1, -1, -1, -1, -1], [0, 1, -1, -1, -1, -1]])
+    for least, phrases in ((1, {"good soup", "bad tea"}), (2, {"good soup"}), (3, set())):
+        assert recurring_phrases(units, important, min_count=least) & {"good soup", "bad tea"} == phrases
