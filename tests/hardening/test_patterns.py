@@ -44,7 +44,8 @@ PATTERNS = dict({pattern: (name, pattern) for name, pattern in reversed(list(pat
 # On what a person types on the command line, and on an excerpt that was cut before.
 _NO_TEXTS = ("review.shown._BEFORE", "review.shown._AFTER", "classifiers.opening._FUNCTION", "data.tables._HUB_NAME")
 NO_TEXTS = {f"shortcut_guardrail.{name}" for name in _NO_TEXTS}
-NO_TEXTS |= {name for name in PATTERNS if name.startswith("shortcut_guardrail.audit.conditions")}
+TYPED = ("shortcut_guardrail.audit.conditions", "shortcut_guardrail.data.remote")
+NO_TEXTS |= {name for name in PATTERNS if name.startswith(TYPED)}
 
 
 def seconds(use, text):

@@ -94,9 +94,8 @@ def _train(model: Any, tokenizer: Any, part: Part, recipe: Recipe, seed: int, pr
     # Texts of like length go together, or two fifths of what is computed would be padding.
     lengths = [len(row["input_ids"]) for row in rows]
     sampler = LengthGroupedSampler(recipe.batch_size, lengths=lengths, generator=order)
-    batches = torch.utils.data.DataLoader(
-        rows, recipe.batch_size, sampler=sampler, collate_fn=DataCollatorWithPadding(tokenizer)
-    )
+    pad = DataCollatorWithPadding(tokenizer)
+    batches: Any = torch.utils.data.DataLoader(rows, recipe.batch_size, sampler=sampler, collate_fn=pad)  # type: ignore[arg-type]
     steps = recipe.epochs * len(batches)
     optimizer = _optimizer(model, recipe.learning_rate)
     schedule = get_scheduler("linear", optimizer, math.ceil(0.06 * steps), steps)

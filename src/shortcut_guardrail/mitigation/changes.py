@@ -108,7 +108,7 @@ def prediction_changes(
     changed = np.flatnonzero(classes[0] != classes[1])
     shown, names = np.sort(np.random.default_rng(seed).permutation(changed)[:5]), base.label_names
     examples = (Change(int(rows[i]), own.texts[i], *(names[of[i]] for of in classes)) for i in shown)
-    logits = np.log(np.clip(probs, 1e-30, None)) if known else before[:, place]
+    logits = before[:, place] if probs is None or several else np.log(np.clip(probs, 1e-30, None))
     whole = logits.shape == (len(encoded), 2) and len(changed) > 0
     shift = _shift(logits, rows, classes[1]) if whole else None
     return Changes(len(encoded), len(changed), len(changed) / len(encoded), tuple(examples), others, shift)
