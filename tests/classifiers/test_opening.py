@@ -76,7 +76,7 @@ def test_a_folder_with_a_language_model(decoder):
 def test_descriptions_examples_and_prompts_change_what_is_asked(decoder, tmp_path):
     plain = opened(decoder)
     file = 'kind = "causal"\nmodel = "decoder"\nprecision = "float32"\nprompts = ["{text} is {label}"]\n'
-    example, described = '[[examples]]\nlabel = "{}"\ntext = "{}"\n', '[descriptions]\npositive = "good"\n'
+    example, described = '[[examples]]\ntext = "{}"\nlabel = "{}"\n', '[descriptions]\npositive = "good"\n'
     told = [
         opened(decoder, descriptions={"positive": "good"}),
         *(
