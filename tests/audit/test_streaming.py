@@ -118,6 +118,26 @@ def test_an_interrupted_audit_goes_on_where_it_stopped(guard, tmp_path, seen):
     assert plain(resumed.report) == plain(guard.audit(TEXTS, config=CONFIG))
 
 
+def test_phrases_of_finished_shards_are_known_to_those_that_a_resumed_audit_computes(guard, tmp_path, monkeypatch):
+    texts, known, make = [f"honestly the bad soup was awful {i}" for i in range(30)], [], streaming.make_shard
+    noted = lambda *a, **how: known.append(how["known_phrases"]) or make(*a, **how)  # noqa: E731
+    monkeypatch.setattr(streaming, "make_shard", noted)
+    config = replace(CONFIG, unit="phrase", min_count=3)
+    guard.audit_in_shards(MemoryTexts(texts), tmp_path / "whole", config=config)
+    first, *others = known
+    assert (first, all(others)) == ((), True)
+
+    def stop(stage, done, n):
+        if stage == "Auditing" and done == 10:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        guard.audit_in_shards(MemoryTexts(texts), tmp_path / "partial", config=config, progress=stop)
+    known.clear()
+    guard.audit_in_shards(MemoryTexts(texts), tmp_path / "partial", config=config, resume=True)
+    assert known == others
+
+
 def test_only_how_shards_are_read_may_change_and_their_size_need_not_be_said_again(guard, tmp_path):
     guard.audit_in_shards(MemoryTexts(TEXTS), tmp_path / "partial", config=CONFIG)
     other = AuditConfig(unit="word", top_k=4, min_count=3, fdr=0.2)

@@ -38,6 +38,15 @@ def test_a_text_that_serves_two_cards_is_paid_for_once():
     assert len(drawing.of_flips(FLIPS, n=0, total=len(all_of_them) - 1)[0]) == len(all_of_them) - 1
 
 
+def test_a_question_counts_while_its_prediction_changes_and_again_when_it_does_once_more():
+    _, keys = drawn({"first-card": FLIPS["first-card"][:2]})
+    for flips, counts in ((FLIPS["first-card"][:1], [True, False]), (FLIPS["first-card"][:2], [True, True])):
+        keys = Drawing("audit-1", NAMES, keys).renewed({"first-card": flips})
+        asked = {text_hash(TEXTS[i]): i for i in range(2)}
+        assert [key.counts for key in sorted(keys, key=lambda key: asked[key.text_hash])] == counts
+    assert Drawing("audit-1", NAMES, keys).renewed({"second-card": []}) == keys  # not counted anew
+
+
 def test_a_question_tells_nothing_of_the_card_and_the_seed_fixes_the_order():
     questions, _ = drawn()
     assert {f for q in questions for f in vars(q)} == {"id", "row", "text", "option_a", "option_b"}
