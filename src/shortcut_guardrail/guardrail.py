@@ -439,6 +439,7 @@ class ShortcutGuardrail(Shown):
         fdr: float = 0.05,
         config: AuditConfig | None = None,
         strength: float | None = None,
+        taken: bool = False,
         progress: Progress | bool | None = None,
     ) -> AuditReport:
         """Find what the model depends on: important units per text, ranked and tested candidates, MSTPS.
@@ -449,6 +450,8 @@ class ShortcutGuardrail(Shown):
             top_k: Important units per text.
             fdr: The false-discovery rate of flagged candidates.
             config: The whole configuration, instead of the three above.
+            taken: Say what `find_shortcuts` would take, too (`would_take`). Not of a model that is repaired already,
+                of tokens, or within a budget.
         """
         progress = shown_progress(progress)
         config = config or AuditConfig(unit=unit, top_k=top_k, fdr=fdr)
@@ -457,7 +460,9 @@ class ShortcutGuardrail(Shown):
             encoded = self._encode(texts, progress)
             if ids is not None:
                 check_same_length(encoded, ids)
-            return audit_texts(classifier, encoded, config, labels=ids, progress=progress)
+            classifier = classifier.remembering()
+            report = audit_texts(classifier, encoded, config, labels=ids, progress=progress)
+            return self._with_taken(report, classifier, encoded, config, progress) if taken else report
 
     @one_at_a_time
     def answers_needed(self, texts: Texts, config: AuditConfig | None = None) -> tuple[int, int]:
@@ -505,6 +510,7 @@ class ShortcutGuardrail(Shown):
         config: AuditConfig | None = None,
         seed: int = 0,
         strength: float | None = None,
+        taken: bool = False,
         progress: Progress | bool | None = None,
     ) -> SampledAudit:
         """The same for a sample of a large corpus: random texts, and then more that contain words which change
@@ -514,14 +520,34 @@ class ShortcutGuardrail(Shown):
             source: The texts, e.g. `FileTexts("texts.csv")`, with their labels where it has them.
             size: Distinct texts to audit, about.
             seed: Another one samples other texts.
+            taken: See `audit`.
 
         Raises:
             ConfigError: `size` is below 100.
             DataError: The source holds no text, or was changed while it was read.
         """
         progress = shown_progress(progress)
+        config = config or AuditConfig()
         with self._at_strength(strength) as reader:
-            return audit_sample(reader, source, size, config or AuditConfig(), seed=seed, progress=progress)
+            reader = reader.remembering()
+            found = audit_sample(reader, source, size, config, seed=seed, progress=progress)
+            if not taken:
+                return found
+            report = self._with_taken(found.report, reader, found.report.encoded, config, progress)
+            return replace(found, report=report)
+
+    def _with_taken(
+        self,
+        report: AuditReport,
+        classifier: Reader,
+        encoded: EncodedTexts,
+        config: AuditConfig,
+        progress: Progress | None,
+    ) -> AuditReport:
+        if self.is_fitted or report.unit == "token" or config.budget:
+            return report
+        found = search_shortcuts(classifier, encoded, preset("distill"), report=report, progress=progress)
+        return replace(report, would_take=tuple(item for item in found.items if item.reliance_removed))
 
     @one_at_a_time
     def find_shortcuts(

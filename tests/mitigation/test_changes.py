@@ -142,7 +142,7 @@ def test_kept_answers_are_those_of_a_guard_its_precision_words_texts_and_strengt
 
 
 class _Along:
-    """A guard whose predictions for one text come closest to (.9, .1) at strength `best`."""
+    """A guard, and its base, whose predictions for one text come closest to (.9, .1) at strength `best`."""
 
     def __init__(self, best):
         self.best, self.asked = best, []
@@ -151,6 +151,9 @@ class _Along:
         self.asked += strengths
         return np.array([[[2.0 * np.log(3) - 9 * abs(s - self.best), 0.0]] for s in strengths])
 
+    def predict_logits(self, encoded):
+        return self.logits_by_strength(encoded, [0.0])[0]
+
 
 @pytest.mark.parametrize(("best", "tried"), [(1.0, 4), (0.8, 6), (0.5, 9), (0.1, 11), (0.0, 11)])
 def test_strengths_are_tried_from_the_largest_down_until_two_are_worse(best, tried):
@@ -158,7 +161,7 @@ def test_strengths_are_tried_from_the_largest_down_until_two_are_worse(best, tri
     fitted = SimpleNamespace(guard=guard, config=preset("distill"))
     expected = Counterfactual(np.log([[0.9, 0.1]]), np.array([True]))
     steps = []
-    chosen = choosing._from_the_largest(fitted, [0], expected, None, lambda *said: steps.append(said[1:]))
+    chosen = choosing._from_the_largest(guard, fitted, [0], expected, None, lambda *said: steps.append(said[1:]))
     assert chosen.strength == pytest.approx(best)
     assert guard.asked == [0.0, *(round(1 - 0.1 * i, 1) for i in range(tried - 1))]
     assert [point.strength for point in chosen.curve] == sorted(guard.asked)

@@ -57,6 +57,10 @@ class WordReader(Around):
         """See `models.Reader`."""
         return len(self.label_names)
 
+    def remembering(self) -> Self:
+        """Itself; see above."""
+        return self
+
     def named(self, names: LabelNames | None) -> Self:
         """See `models.Reader`; both share the remembered predictions."""
         twin = copy.copy(self)

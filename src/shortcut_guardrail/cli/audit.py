@@ -31,7 +31,6 @@ from ..data import (
 )
 from ..errors import ConfigError
 from ..text import visible_name
-from ..typing import Progress
 from . import options
 from .compare import exit_by
 from .running import stderr
@@ -227,12 +226,11 @@ def _audit_sample(
     from .rows import rendered
 
     with output.progress() as progress:
-        found = guard.audit_sample(source, size, config=config, progress=progress)
-        report = _with_taken(guard, found.sample.texts, found.report, config, progress)
+        found = guard.audit_sample(source, size, config=config, taken=True, progress=progress)
     if not how["redact"]:
         how["about"] |= {"data": str(out / SAMPLE_FILE), "corpus": how["about"]["data"]}
         how["sample"] = rendered(_rows_of(found.sample), ".csv")
-    return write_audit(report, _inputs(report, how["redact"]), out, **how)
+    return write_audit(found.report, _inputs(found.report, how["redact"]), out, **how)
 
 
 def _rows_of(drawn: Sample) -> list[dict[str, Any]]:
@@ -274,24 +272,13 @@ def make_audit(
     output: options.Output,
     **how: Any,
 ) -> tuple[AuditReport, dict[str, Any]]:
-    """Audit texts in memory, say what `fit --audit` would take, where it does not refuse the model or the unit, and
-    write the folder, if any; returns what its `audit.json` holds, too."""
+    """Audit texts in memory, say what `fit --audit` would take, and write the folder, if any; returns what its
+    `audit.json` holds, too."""
     from ..models import own_rank
 
     with output.progress(quiet=own_rank() > 0) as progress:
-        report = guard.audit(texts, labels=labels, config=config, progress=progress)
-        report = _with_taken(guard, texts, report, config, progress)
+        report = guard.audit(texts, labels=labels, config=config, taken=True, progress=progress)
     return report, {} if out is None else write_audit(report, _inputs(report, how["redact"]), out, **how)
-
-
-def _with_taken(
-    guard: ShortcutGuardrail, texts: Texts, report: AuditReport, config: AuditConfig, progress: Progress | None
-) -> AuditReport:
-    """The report with what `fit --audit` would take."""
-    if guard.is_fitted or report.unit == "token" or config.budget:
-        return report
-    found = guard.find_shortcuts(texts, report=report, progress=progress)
-    return replace(report, would_take=tuple(item for item in found.items if item.reliance_removed))
 
 
 def _inputs(report: AuditReport, redact: bool) -> Iterator[dict[str, Any]]:

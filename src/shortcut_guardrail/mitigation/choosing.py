@@ -102,7 +102,8 @@ def choose_unlabelled(
     expected = counterfactual(base, encoded, shortcuts, progress=progress)
     if shortcuts.alone:
         encoded, expected = with_insertions_beside(base, encoded, expected, shortcuts, fitted.seed)
-    return _from_the_largest(fitted, encoded, expected, None if shortcuts.alone else weights, progress)
+        return _from_the_largest(base, fitted, encoded, expected, None, progress)
+    return _from_the_largest(base, fitted, encoded, expected, weights, progress)
 
 
 _ENOUGH_BELOW = 2
@@ -111,13 +112,21 @@ enough for the choice that the whole grid gives."""
 
 
 def _from_the_largest(
-    fitted: Fitted, encoded: EncodedTexts, expected: Counterfactual, weights: Array | None, progress: Progress | None
+    base: Reader,
+    fitted: Fitted,
+    encoded: EncodedTexts,
+    expected: Counterfactual,
+    weights: Array | None,
+    progress: Progress | None,
 ) -> UnlabelledCalibration:
     """The choice among the strengths of the grid, from the largest down while that may still pay, and 0."""
     least, *grid = strengths_to_score(fitted.config.calibration)
     tried: dict[float, Array] = {}
     for strength in (least, *reversed(grid)):
-        tried[strength] = fitted.guard.logits_by_strength(encoded, [strength])[0]
+        if strength == 0:  # the base itself, and much of it is remembered
+            tried[strength] = base.predict_logits(encoded)
+        else:
+            tried[strength] = fitted.guard.logits_by_strength(encoded, [strength])[0]
         at = sorted(tried)
         chosen = choose_without_labels(np.stack([tried[s] for s in at]), at, expected, weights=weights)
         if progress is not None:

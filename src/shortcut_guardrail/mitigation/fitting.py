@@ -125,6 +125,7 @@ def fit_guard(
     seed: int,
     support: LabelledRows | None = None,
     shortcuts: Shortcuts | None = None,
+    asked: Reader | None = None,
     progress: Progress | None = None,
 ) -> tuple[Fitted, FitReport, StrengthChoice]:
     """Fit a guard, with the strength that is fixed or that the strategy chose. See `ShortcutGuardrail.fit`."""
@@ -158,7 +159,7 @@ def fit_guard(
     learned_from = support[0] if support is not None and learns else encoded
     if learns:
         shortcuts = replace(shortcuts, rows=hashes(learned_from))
-    task = Task(cast(Any, base), encoded, shortcuts, config, seed, support=support, lap=lap, progress=progress)
+    task = Task(cast(Any, base), encoded, shortcuts, config, seed, support, asked, lap=lap, progress=progress)
     model, training, chosen = strategy.train(task)
     lap("adapt")
     fitted = Fitted(
@@ -171,8 +172,7 @@ def fit_guard(
         texts=frozenset(map(text_number, learned_from.texts)),
         label=base.heads.label,
     )
-    n_truncated = int(learned_from.truncated.sum())
-    report = FitReport(training, config, seed, n_truncated, seconds, shortcuts, chosen)
+    report = FitReport(training, config, seed, int(learned_from.truncated.sum()), seconds, shortcuts, chosen)
     choice = StrengthChoice(config.calibration.fixed_strength, "fixed")
     if chosen is not None:
         choice = StrengthChoice(chosen.strength, "cross-validated", calibration=chosen, rows=shortcuts.rows)

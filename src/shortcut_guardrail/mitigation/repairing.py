@@ -277,15 +277,16 @@ def repair_model(
         found = search(plan.config)
     given = found if uses_shortcuts(plan.config) else None
     weighing = support if plan.weighs and given is None else None
+    asked = base.remembering()  # the teacher's answers choose the strength too
     fitted, report, choice = fit_guard(
-        base, encoded, plan.config, seed=seed, support=weighing, shortcuts=given, progress=progress
+        base, encoded, plan.config, seed=seed, support=weighing, shortcuts=given, asked=asked, progress=progress
     )
     if reason and found is not None and strategy_of(plan.config).learns_from_labels and choice.strength == 0:
         raise nothing_to_repair(
             found, labels_say=", and cross-validation on the labelled texts prefers the original model"
         )
     if plan.automatic:
-        chosen = choose_unlabelled(base, fitted, encoded, report=audited, progress=progress)
+        chosen = choose_unlabelled(asked, fitted, encoded, report=audited, progress=progress)
         fitted = replace(fitted, unlabelled=chosen)
         choice = StrengthChoice(chosen.strength, "agreement", unlabelled=chosen)
     if plan.on_labels and support is not None:

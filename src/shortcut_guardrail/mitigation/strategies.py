@@ -24,7 +24,7 @@ import numpy as np
 from ..attribution import find_important_tokens
 from ..classifiers import require
 from ..config import GuardrailConfig
-from ..models import EncodedTexts, TextClassifier
+from ..models import EncodedTexts, Reader, TextClassifier
 from ..shortcuts import Shortcuts
 from ..strength import Calibration, choose_strength, strengths_to_score
 from ..text import WordFinder
@@ -44,6 +44,7 @@ class Task:
         encoded: N unlabelled deployment texts.
         shortcuts: Words to remove reliance on; `maskcl` and `few-shot` need none but for `per_input`.
         support: n labelled texts and their class ids, shape (n,), for `few-shot`.
+        asked: The base, which keeps what it answers; the base itself otherwise.
         lap: Told the name of every stage before the last when it is over.
     """
 
@@ -53,6 +54,7 @@ class Task:
     config: GuardrailConfig
     seed: int
     support: tuple[EncodedTexts, Array] | None = None
+    asked: Reader | None = None
     lap: Callable[[str], None] = lambda _stage: None
     progress: Progress | None = None
 
@@ -117,7 +119,7 @@ class _Distill(Strategy):
 
     def train(self, task: Task) -> Trained:
         """Distillation of the base's answers to texts without the shortcuts."""
-        target = counterfactual(task.base, task.encoded, task.shortcuts, progress=task.progress)
+        target = counterfactual(task.asked or task.base, task.encoded, task.shortcuts, progress=task.progress)
         task.lap("teacher")
         config, finder = task.config, task.shortcuts.finder
         model, training = distill_adapter(

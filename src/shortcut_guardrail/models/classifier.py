@@ -27,6 +27,7 @@ from .encoding import Batch, EncodedTexts, warn_of_cut
 from .heads import read_head
 from .packing import Keep, PackedSequences, can_pack, pack, packed_attention
 from .precision import Precision, fast_precision, use_plain_attention
+from .remembering import Remembered
 from .weights import WeightsHash, versions
 from .windows import WindowCutter, Windowing, Windows
 
@@ -132,6 +133,12 @@ class TextClassifier:
         """The same settings around another module, such as the model with an adapter; no copy is made."""
         twin = copy.copy(self)
         twin.model = cast(Any, model)
+        return twin
+
+    def remembering(self) -> TextClassifier:
+        """The same model, which answers the same tokens once; for as long as its weights stay as they are."""
+        twin = copy.copy(self)
+        twin.answers = Remembered(self.answers)  # type: ignore[method-assign]
         return twin
 
     def named(self, names: LabelNames | None) -> TextClassifier:

@@ -84,6 +84,10 @@ class Reader(Protocol):
         """Class ids of labels, shape (n,); see `data.label_ids`."""
         ...
 
+    def remembering(self) -> Reader:
+        """The same model, which answers the same text once; for as long as it stays as it is."""
+        ...
+
     def named(self, names: LabelNames | None) -> Reader:
         """The same model whose classes are called otherwise."""
         ...
