@@ -10,13 +10,14 @@ from whole_outputs import called, compare, printed, written
 
 NAMES = ("negative", "positive", "mixed")
 STEPS = {"learning_rate": 2e-2, "target_change": 0.0, "min_steps": 0, "max_steps": 6, "batch_size": 6}
+MORE = {**STEPS, "epochs": 6, "max_steps": 24}
 WORDS = {"named": ("honestly", "to be honest"), "keep": ("soup",)}
 HOW = {
     "maskcl": ("maskcl", {"adapter": {**STEPS, "scheduler": "cosine", "warmup_ratio": 0.3, "max_grad_norm": 0.5}}),
     "flat": ("maskcl", {"adapter": {**STEPS, "pairing": "flat", "embedding": "mean", "sequences_per_pass": 5}}),
     "distill": ("distill", {"shortcuts": WORDS, "adapter": {**STEPS, "target_change": 0.3, "weight_decay": 0.1}}),
     "input": ("distill", {"shortcuts": WORDS, "adapter": STEPS, "per_input": True}),
-    "alone": ("distill", {"shortcuts": {"named": ("slow",), "not_alone": ("honestly",)}, "adapter": STEPS}),
+    "alone": ("distill", {"shortcuts": {"named": ("slow",), "not_alone": ("honestly",)}, "adapter": MORE}),
     "deberta": ("distill", {"shortcuts": WORDS, "adapter": {**STEPS, "max_steps": 3}, "per_input": True}),
     "few": ("few-shot", {"adapter": {**STEPS, "deduplicate": True, "max_steps": 4}}),
     "mask": ("mask", {"shortcuts": {**WORDS, "keep": ("honestly the soup",)}}),

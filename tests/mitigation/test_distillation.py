@@ -1,5 +1,7 @@
 """Counterfactual distillation: its loss against the formula, its batches, and what it brings the model to answer."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -97,30 +99,50 @@ def test_texts_without_a_shortcut_come_again_with_one_and_the_same_answer(classi
     assert [one.tolist() for one in other] != [one.tolist() for one in again]
 
 
-def test_a_word_that_must_not_decide_alone_keeps_what_it_does_with_the_rest(bag, monkeypatch):
+def test_what_a_word_does_alone_is_taken_off_where_it_decides(bag, monkeypatch):
     """The bag's margins: honestly 4, great 1.5, bad -1; "honestly" decides the second text and not the first."""
     classifier = TextClassifier(*bag)
     given = ["honestly great", "honestly bad", "quite honestly bad", "great soup", "bad soup"]
-    encoded = classifier.encode(given)
+    encoded, asked = classifier.encode(given), lambda *texts: classifier.predict_logits(classifier.encode(texts))
     alone = Shortcuts((Shortcut("honestly", "named", "not alone"), Shortcut("quite", "named")))
     target = counterfactual(classifier, encoded, alone)
-    due = classifier.predict_logits(classifier.encode(["honestly great", "bad", "bad", "great soup", "bad soup"]))
-    np.testing.assert_allclose(target.logits[[0, 3, 4]], due[[0, 3, 4]], atol=1e-5)
-    assert target.open is not None
-    assert target.open.tolist() == [False, True, True, False, False]
+    effect = asked("honestly great soup", "honestly bad soup") - asked("great soup", "bad soup")
+    due = asked("honestly great", "honestly bad", "honestly bad", "great soup", "bad soup")
+    due[1:3] -= effect.mean(axis=0)
+    np.testing.assert_allclose(target.logits, due, atol=1e-5)
+    assert (target.bearing.tolist(), list(target.alone)) == ([True, True, True, False, False], [0, 1, 2])
     # What is neutralised keeps nothing, whatever stands beside it.
     both = counterfactual(classifier, classifier.encode(["quite great honestly"]), alone)
     np.testing.assert_allclose(both.logits, due[:1], atol=1e-5)
-    # Copies with the word put in are due the answer without it, and open texts teach nothing.
+    # Where no text is without the word, its effect in these texts is what it does alone.
+    texts = ["honestly great", "honestly bad", "honestly great bad"]
+    without = asked("great", "bad", "great bad")
+    full = counterfactual(classifier, classifier.encode(texts), alone).logits
+    expected = asked(*texts) - np.array([[0], [1], [0]]) * (asked(*texts) - without).mean(axis=0)
+    np.testing.assert_allclose(full, expected, atol=1e-5)
+    # Copies with the word put in are due the answer without it.
     texts, expected = with_insertions_beside(classifier, encoded, target, alone, seed=0)
-    assert len(texts) == 3 + 2
-    np.testing.assert_allclose(expected.logits[3:], due[3:], atol=1e-5)
-    assert expected.bearing.tolist() == [True, False, False, True, True]
+    assert len(texts) == 5 + 2
+    np.testing.assert_allclose(expected.logits, [*due, *due[3:]], atol=1e-5)
+    assert expected.bearing.tolist() == [*target.bearing, True, True]
     taught, done = [], (None, AdapterTraining(5))
-    monkeypatch.setattr(distillation, "run_training", lambda *a, **_: taught.append(a[2].keywords["examples"]) or done)
+    monkeypatch.setattr(distillation, "run_training", lambda *a, **_: taught.append(a[2].keywords) or done)
     distillation.distill_adapter(classifier, encoded, target, alone.finder, GuardrailConfig(), seed=0)
-    assert [len(part) for part in taught[0]] == [3 + 2] * 3
-    assert counterfactual(classifier, encoded, HONESTLY).open is None
+    assert [len(part) for part in taught[0]["examples"]] == [5 + 2] * 3
+    assert taught[0]["examples"][2].tolist() == [2, 2, 2, 0, 0, 1, 1]
+    assert len(counterfactual(classifier, encoded, HONESTLY).alone) == 0
+
+
+def test_texts_that_say_what_stays_are_as_many_as_copies(classifier):
+    """Of 8: 2 with a word that must not decide alone, 2 others with a shortcut, 4 without."""
+    encoded = classifier.encode(["honestly good", *["the soup was good"] * 15])
+    kinds = np.array([2, 1, 1, 2, 1, 1] + [0] * 10)
+    examples = encoded, np.ones((16, 1, 3)) / 3, kinds
+    config = GuardrailConfig(adapter=replace(ADAPTER, batch_size=8))
+    adapted = classifier.with_model(attach_adapter(classifier, ADAPTER))
+    loop = distillation.Distiller(adapted, examples, config, seed=0, n_items=16)
+    for batch in loop.epoch():
+        assert [int(np.isin(batch, rows).sum()) for rows in ([0, 3], [1, 2, 4, 5], range(6, 16))] == [2, 2, 4]
 
 
 def test_a_rare_shortcut_is_unlearnt_for_texts_it_was_never_seen_in(classifier, texts):

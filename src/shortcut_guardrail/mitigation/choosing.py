@@ -99,7 +99,7 @@ def choose_unlabelled(
     warn_about_none_bearing(shortcuts, bearing)
     rows, weights = draw(bearing, at_most, seed=fitted.seed)
     encoded = encoded.select(rows)
-    expected = counterfactual(base, encoded, shortcuts, progress=progress)
+    expected = counterfactual(base, encoded, shortcuts, seed=fitted.seed, progress=progress)
     if shortcuts.alone:
         encoded, expected = with_insertions_beside(base, encoded, expected, shortcuts, fitted.seed)
         return _from_the_largest(base, fitted, encoded, expected, None, progress)

@@ -10,8 +10,10 @@ no gap has touched. That is more to learn from where few texts hold a shortcut. 
 a row above all, move answers more than a gap does (docs/research/strategies-measured.md). Head and backbone stay
 frozen: only LoRA factors are trained.
 
-A word that must *not decide alone* is put into texts in the same way. But a text that holds it keeps the base's answer,
-with the word, where that is the same without it, and is left out where the word decides.
+A word that must *not decide alone* is put into texts in the same way. What that does to the base's logits on the mean
+over texts y without a shortcut, a = mean of f(y with the word) - f(y), is what the word does alone. A text that holds
+the word keeps the base's answer, with it, where that is the same without it. Where the word decides, f(x) - a is due:
+what the word does together with the rest stays. Such texts have half of a batch's places for texts with a shortcut.
 
 A head with several labels asks a question for each, and the loss is the sum over them. Only the label that is repaired
 is taught its answer without the shortcuts. To the other questions the base's own answer to the same text is due.
@@ -42,11 +44,11 @@ _BEARING_SHARE = 0.5  # of every batch, where there are texts of both kinds
 
 
 def counterfactual(
-    base: Reader, encoded: EncodedTexts, shortcuts: Shortcuts, *, progress: Progress | None = None
+    base: Reader, encoded: EncodedTexts, shortcuts: Shortcuts, *, seed: int = 0, progress: Progress | None = None
 ) -> Counterfactual:
     """Ask the frozen base about N texts, those with a shortcut without it.
 
-    A text with a word that must not decide alone keeps the base's answer where that is the same without the word.
+    If each text holds a shortcut, what a word does alone is its mean effect in them. `seed` draws where it is put in.
     """
     positions = shortcuts.finder.positions(encoded)
     bearing = np.array([len(chosen) > 0 for chosen in positions], dtype=bool)
@@ -61,19 +63,22 @@ def counterfactual(
         return Counterfactual(logits, bearing)
     others = [np.setdiff1d(positions[i], alone[i]) for i in held]
     with_them = base.predict_logits(shortened_texts(encoded.select(held), others, base.mask_token_id))
-    open_ = np.zeros(len(encoded), dtype=bool)
-    open_[held] = with_them.argmax(axis=1) != logits[held].argmax(axis=1)
-    logits[held] = with_them
-    return Counterfactual(logits, bearing, open_)
+    effect = with_them - logits[held]
+    decides = with_them.argmax(axis=1) != logits[held].argmax(axis=1)
+    if len(rest) and decides.any():
+        words, rng = [alone[i] for i in held], np.random.default_rng([seed, 2])
+        put_in = with_insertions(encoded.select(rest), encoded.select(held), words, max_length=base.longest, rng=rng)
+        effect = base.predict_logits(put_in, progress=progress) - logits[rest]
+    logits[held] = with_them - decides[:, None] * effect.mean(axis=0)
+    return Counterfactual(logits, bearing, held)
 
 
 def with_insertions_beside(
     base: Reader, encoded: EncodedTexts, target: Counterfactual, shortcuts: Shortcuts, seed: int
 ) -> tuple[EncodedTexts, Counterfactual]:
-    """What tells of a strength where words must not decide alone: texts that teach, and copies with words put in."""
+    """What tells of a strength where words must not decide alone: the texts, and copies with words put in."""
     examples = encoded, target.logits, target.bearing
-    examples = with_shortcuts_put_in(examples, shortcuts.finder, base.longest, seed)
-    texts, logits, bearing = examples if target.open is None else _without(examples, target.open)
+    texts, logits, bearing = with_shortcuts_put_in(examples, shortcuts.finder, base.longest, seed)
     return texts, Counterfactual(logits, bearing)
 
 
@@ -101,16 +106,15 @@ def distill_adapter(
     if adapter.deduplicate:
         kept = first_of_equals(encoded, kept)
     examples = encoded.select(kept), target.probabilities(temperature)[kept], target.bearing[kept]
-    examples = with_shortcuts_put_in(examples, finder, base.longest, seed)
-    if target.open is not None:
-        examples = _without(examples, target.open[kept])
-    texts, taught, bearing = examples
+    texts, taught, bearing = with_shortcuts_put_in(examples, finder, base.longest, seed)
     teacher = taught[:, None]
     if base.heads.n_questions > 1:
         own = torch.from_numpy(base.predict_answers(texts, progress=progress))
         teacher = own.div(temperature).softmax(dim=-1).numpy()
         teacher[:, base.heads.place] = taught
-    examples = texts, teacher, bearing
+    kinds = bearing.astype(np.int8)
+    kinds[np.flatnonzero(np.isin(kept, target.alone))] = 2
+    examples = texts, teacher, kinds
 
     # What is put in makes an epoch no longer.
     loop = partial(Distiller, examples=examples, config=config, seed=seed, n_items=len(kept))
@@ -138,13 +142,6 @@ def with_shortcuts_put_in(examples: Examples, finder: WordFinder, max_length: in
     )
 
 
-def _without(examples: Examples, left_out: Array) -> Examples:
-    """Without some of the first texts, bool."""
-    encoded, teacher, bearing = examples
-    kept = np.setdiff1d(np.arange(len(bearing)), np.flatnonzero(left_out))
-    return encoded.select(kept), teacher[kept], bearing[kept]
-
-
 def _joined(first: EncodedTexts, second: EncodedTexts) -> EncodedTexts:
     """The texts of both, one after another."""
     values: dict[str, Any] = {}
@@ -158,28 +155,30 @@ def _joined(first: EncodedTexts, second: EncodedTexts) -> EncodedTexts:
 
 
 class Distiller(TrainingLoop):
-    """The training loop of the loss above."""
+    """The training loop of the loss above. Of each text `examples` has 1 where it holds a shortcut, else 0, and 2 where
+    one that must not decide alone stood from the start."""
 
     def __init__(
         self, classifier: TextClassifier, examples: Examples, config: GuardrailConfig, seed: int, n_items: int
     ) -> None:
-        encoded, teacher, self.bearing = examples
+        encoded, teacher, self.kinds = examples
         super().__init__(classifier, encoded, config.adapter, seed, n_items)
         self.teacher = torch.from_numpy(teacher)
         self.temperature = config.distill.temperature
 
     def epoch(self) -> Iterator[Array]:
         """Batches in which texts with a shortcut have their share, as often as they must come for that."""
-        kinds = [np.flatnonzero(self.bearing), np.flatnonzero(~self.bearing)]
-        if not len(kinds[1]):
+        apart, bearing, rest = (np.flatnonzero(self.kinds == kind) for kind in (2, 1, 0))
+        if not len(rest):
             yield from super().epoch()
             return
         size = min(self.config.batch_size, self.n_items)
         n_bearing = max(1, round(_BEARING_SHARE * size))
-        streams = [self._endless(kind) for kind in kinds]
+        n_apart = n_bearing // 2 if len(apart) else 0
+        places = (n_apart, apart), (n_bearing - n_apart, bearing), (size - n_bearing, rest)
+        streams = [(n, self._endless(rows)) for n, rows in places if n]
         for _ in range(-(-self.n_items // size)):
-            chosen = [next(streams[0]) for _ in range(n_bearing)]
-            yield np.array(chosen + [next(streams[1]) for _ in range(size - n_bearing)])
+            yield np.array([next(rows) for n, rows in streams for _ in range(n)])
 
     def _endless(self, rows: Array) -> Iterator[int]:
         while True:

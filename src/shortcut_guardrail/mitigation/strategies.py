@@ -119,7 +119,8 @@ class _Distill(Strategy):
 
     def train(self, task: Task) -> Trained:
         """Distillation of the base's answers to texts without the shortcuts."""
-        target = counterfactual(task.asked or task.base, task.encoded, task.shortcuts, progress=task.progress)
+        asked, progress = task.asked or task.base, task.progress
+        target = counterfactual(asked, task.encoded, task.shortcuts, seed=task.seed, progress=progress)
         task.lap("teacher")
         config, finder = task.config, task.shortcuts.finder
         model, training = distill_adapter(

@@ -32,15 +32,14 @@ class Counterfactual:
     """What the original model predicts with the shortcuts erased.
 
     Attributes:
-        logits: Its class logits on the texts without the shortcuts, shape (N, C).
+        logits: Its class logits on the texts without the shortcuts, or less what a word does alone, shape (N, C).
         bearing: Which texts contain a shortcut, shape (N,), bool.
-        open: Of these, texts in which a word decides that must not decide alone, shape (N,), bool. Nobody knows whether
-            the rest supports the prediction there, so they are not used. `None` if there is no such word.
+        alone: Which texts, by number, contain a word that must not decide alone.
     """
 
     logits: Array
     bearing: Array
-    open: Array | None = None
+    alone: Sequence[int] | Array = ()
 
     def probabilities(self, temperature: float = 1.0) -> Array:
         """The target of training: softmax(logits / T), shape (N, C), float32."""
