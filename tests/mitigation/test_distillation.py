@@ -99,27 +99,25 @@ def test_texts_without_a_shortcut_come_again_with_one_and_the_same_answer(classi
     assert [one.tolist() for one in other] != [one.tolist() for one in again]
 
 
-def test_what_a_word_does_alone_is_taken_off_where_it_decides(bag, monkeypatch):
-    """The bag's margins: honestly 4, great 1.5, bad -1; "honestly" decides the second text and not the first."""
-    classifier = TextClassifier(*bag)
-    given = ["honestly great", "honestly bad", "quite honestly bad", "great soup", "bad soup"]
-    encoded, asked = classifier.encode(given), lambda *texts: classifier.predict_logits(classifier.encode(texts))
+def test_what_a_word_does_alone_is_taken_off_where_it_decides(monkeypatch):
+    """In this model "honestly" decides the second and the third text, and not the first."""
+    classifier = TextClassifier(*tiny_bert(seed=4))
+    rests = ["great", "bad soup", "good soup", "great tea", "the soup was good"]
+    given = ["honestly great", "honestly bad soup", "honestly quite good soup", *rests[3:]]
+    encoded, asked = classifier.encode(given), lambda texts: classifier.predict_logits(classifier.encode(texts))
     alone = Shortcuts((Shortcut("honestly", "named", "not alone"), Shortcut("quite", "named")))
     target = counterfactual(classifier, encoded, alone)
-    effect = asked("honestly great soup", "honestly bad soup") - asked("great soup", "bad soup")
-    due = asked("honestly great", "honestly bad", "honestly bad", "great soup", "bad soup")
-    due[1:3] -= effect.mean(axis=0)
+    with_it, without = asked([f"honestly {text}" for text in rests]), asked(rests)
+    assert (with_it.argmax(axis=1) != without.argmax(axis=1)).tolist()[:3] == [False, True, True]
+    # What is neutralised keeps nothing, whatever stands beside it.
+    due = np.concatenate([with_it[:3], without[3:]])
+    due[1:3] -= (with_it - without)[3:].mean(axis=0)
     np.testing.assert_allclose(target.logits, due, atol=1e-5)
     assert (target.bearing.tolist(), list(target.alone)) == ([True, True, True, False, False], [0, 1, 2])
-    # What is neutralised keeps nothing, whatever stands beside it.
-    both = counterfactual(classifier, classifier.encode(["quite great honestly"]), alone)
-    np.testing.assert_allclose(both.logits, due[:1], atol=1e-5)
     # Where no text is without the word, its effect in these texts is what it does alone.
-    texts = ["honestly great", "honestly bad", "honestly great bad"]
-    without = asked("great", "bad", "great bad")
-    full = counterfactual(classifier, classifier.encode(texts), alone).logits
-    expected = asked(*texts) - np.array([[0], [1], [0]]) * (asked(*texts) - without).mean(axis=0)
-    np.testing.assert_allclose(full, expected, atol=1e-5)
+    all_hold = counterfactual(classifier, encoded.select([0, 1, 2]), alone).logits
+    expected = with_it[:3] - np.array([[0], [1], [1]]) * (with_it - without)[:3].mean(axis=0)
+    np.testing.assert_allclose(all_hold, expected, atol=1e-5)
     # Copies with the word put in are due the answer without it.
     texts, expected = with_insertions_beside(classifier, encoded, target, alone, seed=0)
     assert len(texts) == 5 + 2
