@@ -10,7 +10,17 @@ from made_answers import bag
 from shortcut_guardrail import AuditConfig
 from shortcut_guardrail.audit import Insertions
 from shortcut_guardrail.audit.evidence import Intervals
-from shortcut_guardrail.audit.insertions import LEAST_TRIED, RECEIVERS, SCREENED_ON, Insertion, Wanted, try_insertions
+from shortcut_guardrail.audit.insertions import (
+    LEAST_TRIED,
+    PLACES,
+    RECEIVERS,
+    SCREENED_ON,
+    Insertion,
+    Wanted,
+    _Trial,
+    try_insertions,
+    with_words,
+)
 from shortcut_guardrail.report.insertions import insertions_said
 from shortcut_guardrail.stats import exact_interval
 
@@ -42,8 +52,9 @@ def test_a_word_that_moves_texts_is_found_and_its_neighbours_are_not():
     assert honestly.interval == exact_interval(RECEIVERS, RECEIVERS)
     # McNemar's test counts the texts that random words do not move.
     assert honestly.p_value == pytest.approx(max(0.5 ** (RECEIVERS - honestly.by_chance), 0.05**RECEIVERS))
-    strict = try_insertions(answer, TEXTS, answer(TEXTS), [Wanted("honestly", 1)], AuditConfig(fdr=1e-40), n_texts=300)
-    assert not strict[0]["honestly"].found
+    for strict, p in ((AuditConfig(fdr=1e-40), honestly.p_value), (AuditConfig(min_pull=0.99), 0.99**RECEIVERS)):
+        one = try_insertions(answer, TEXTS, answer(TEXTS), [Wanted("honestly", 1)], strict, n_texts=300)[0]["honestly"]
+        assert (one.found, one.p_value) == (False, pytest.approx(p))
     assert sums == Insertions(4, 4, 4 * (SCREENED_ON + 2 * RECEIVERS))
 
 
@@ -52,7 +63,7 @@ def test_a_word_that_moves_texts_is_found_and_its_neighbours_are_not():
     [
         (make_texts(60, always=("honestly",)), "all hold it"),
         (make_texts(60, always=("sure",)), "the model answers one class always"),
-        (make_texts(12), "few"),
+        (make_texts(25), "few"),
         ([], "none"),
     ],
 )
@@ -63,12 +74,26 @@ def test_what_cannot_be_added_is_said(texts, why):
     assert said == ["No candidate could be added to texts: too few texts without it are predicted as another class."]
 
 
+def test_words_and_random_ones_like_each_are_put_between_words():
+    assert [with_words("a b c d", ["x"], place) for place in PLACES] == ["x a b c d", "a b x c d", "a b c d x"]
+    assert (with_words("a", ["x"], "middle"), with_words(" ", ["x"], "start")) == ("a x", "x")
+    asked: list[str] = []
+    none = lambda of: np.eye(2)[[0] * len(of)]  # noqa: E731
+    texts = ["Soup tea", "soup bread", "soup tea"] * 10
+    trial = _Trial(lambda of: asked.extend(of) or none(of), texts, none(texts))
+    assert (trial.vocabulary, trial.counts.tolist()) == (["bread", "tea", "soup"], [10, 20, 30])
+    trial.like = str.upper  # each word of a phrase has a random one of its own
+    assert trial.counted(Wanted("no room", 1)) == ("no room", 0, 0, 0, 0, 24)
+    assert (asked[0], asked[24]) == ("no room Soup tea", "NO ROOM Soup tea")
+
+
 def test_costs_stay_in_proportion():
     answer, words = bag({}), [f"other{i}" for i in range(500)]
     for n, screened, most in ((40, 20, LEAST_TRIED), (300, 150, LEAST_TRIED), (1000, 300, 16)):
         _, sums = tried(answer, make_texts(n), *words)
         assert (sums.n_screened, sums.n_tried) == (screened, most)
         assert sums.n_predictions <= max(0.8 * 12 * n, screened * SCREENED_ON + LEAST_TRIED * 2 * n)
+    assert tried(answer, make_texts(26), "honestly")[1].n_tried == 1  # of 25 too few are left, as above
     # What the audit found is added in any case, before others that do more in a few texts.
     wanted = [Wanted("other", 1), *(Wanted(f"w{i}", 1) for i in range(9)), Wanted("honestly", 1, found=True)]
     texts = make_texts(100)

@@ -68,7 +68,7 @@ def test_all_texts_below_their_places_are_in_the_sample_and_no_others():
     every = corpus.with_words(base, ["rare"], 1000).about
     assert (every.n_more, every.share) == (sum("rare" in texts[i] for i in further), 1.0)
     phrase = corpus.with_words(base, ["soup rare"], 1000)  # the words of a phrase anywhere in a text
-    assert phrase.about.n_more == every.n_more
+    assert (phrase.about.n_more, phrase.drawing.of("soup rare").place) == (every.n_more, 1.0)
 
 
 def test_a_rare_word_is_found_by_the_texts_that_are_added_and_rates_are_right_on_average():
