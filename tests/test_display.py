@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from audits import CALIBRATION, HOSTILE, NAN, UNTESTED, audit, candidate, evaluation, group
+from audits import CALIBRATION, HOSTILE, NAN, audit, candidate, evaluation, group
 from shortcut_guardrail import FitReport, Repair, Shortcut, ShortcutGuardrail, Shortcuts, StrengthChoice, display
 from shortcut_guardrail.audit import ShardedAudit
 from shortcut_guardrail.config import preset, updated
@@ -138,25 +138,6 @@ def test_results_with_odd_words_are_short_and_escaped(word):
         assert len(shown) < 25_000
 
 
-def test_an_audit_says_what_was_found():
-    words = [candidate("book", flagged=True, q_value=0.0001, count=22), *(candidate(f"w{i}") for i in range(11))]
-    assert repr(audit(*words, n_candidates=2000, notes=("It is small.",))).splitlines() == [
-        "AuditReport: 40 texts (39 distinct)",
-        "MSTPS       0.512",
-        "predicted   negative 10, positive 30",
-        "candidates  12 of 2,000 tested: 1 flagged at FDR 5%, 0 undecided",
-        "token  texts  flip rate          95 %  pushes towards  q-value  status",
-        "book      22      0.250  0.10 to 0.50  positive         <0.001  flagged",
-        *(f"w{i}        12      0.250  0.10 to 0.50  positive          0.400" for i in range(7)),
-        "... and 1,992 more",
-        "It is small.",
-        "A candidate is a question, not a verdict.",
-    ]
-    # What was not tested has no q-value.
-    rare = repr(audit(candidate("rare", **UNTESTED))).splitlines()[-2]
-    assert rare.split() == "rare 12 0.250 - positive -".split()
-
-
 def test_an_evaluation_says_how_good_on_how_many_and_where_it_is_worst():
     shown = repr(evaluation("negative, without", "negative, with", "positive, with"))
     assert "accuracy     0.500 (0.41 to 0.60), balanced 0.400; majority class 0.600" in shown
@@ -180,14 +161,6 @@ def test_a_calibration_says_who_chose_and_a_certificate_what_is_certified():
     assert "certified  no strength above 0\n" in repr(certificate())
     assert "certified  strengths 0.1 to 1\n" in repr(certificate(certified=True))
     assert " ".join(certificate().sentence.split()[:9]) in " ".join(repr(certificate()).split())
-
-
-def test_shortcuts_have_a_verdict_and_a_reason():
-    lines = repr(Shortcuts((Shortcut("book", "found", "flagged"), Shortcut("not", "kept")))).splitlines()
-    assert lines[0] == "Shortcuts: 1 of 2 words considered"
-    assert [line.split()[:3] for line in lines[2:]] == [["book", "found", "flagged"], ["not", "kept", "-"]]
-    assert "fixed" not in lines[1]
-    assert repr(Shortcuts()) == "Shortcuts: 0 of 0 words considered"
 
 
 def test_a_guard_says_what_it_is_and_what_it_does(bag, texts):

@@ -7,7 +7,6 @@ import pytest
 from sklearn.metrics import balanced_accuracy_score
 
 from shortcut_guardrail import metrics
-from shortcut_guardrail.metrics import GroupAccuracy, fold_groups
 from shortcut_guardrail.stats.exact import exact_interval
 
 LABELS = np.array([0, 0, 0, 1, 1, 2])
@@ -32,12 +31,6 @@ def test_an_empty_group_is_undefined_and_never_the_worst():
     assert metrics.worst_group(groups[1:2]) is None
 
 
-def test_sensitivity_is_the_largest_change_and_0_where_nothing_was_masked():
-    original = np.array([0.9, 0.6, 0.5])
-    masked = np.array([[0.8, 0.2, np.nan], [0.7, np.nan, np.nan], [np.nan, np.nan, np.nan]])
-    assert metrics.sensitivity(original, masked) == pytest.approx([0.7, 0.1, 0.0])
-
-
 def test_recall_and_its_chance_by_hand():
     important = np.array([[4, 2, -1], [1, 3, 5], [1, 2, 3]])
     result = metrics.token_recall(important, [{2}, {5, 8}, set()], np.array([2, 10, 10]), k=2)  # 5 is the third
@@ -48,20 +41,3 @@ def test_recall_and_its_chance_by_hand():
     assert (backwards.n, backwards.chance) == (2, pytest.approx(result.chance))
     nothing = metrics.token_recall(important, [set(), set(), set()], np.array([2, 10, 10]), k=2)
     assert (result.hits, nothing.hits, nothing.n, math.isnan(nothing.recall)) == (1, 0, 0, True)
-
-
-def test_of_many_groups_small_ones_are_one_row():
-    def group(i, n, right):
-        return GroupAccuracy(f"c{i}", n, right / n if n else float("nan"), (0.0, 1.0))
-
-    few = [group(i, 5, i % 6) for i in range(40)]
-    assert fold_groups([few, few]) == list(zip(few, few, strict=True))
-    many = [*few, group(40, 0, 0), group(41, 50, 40), group(42, 30, 6)]
-    worse = [*(group(i, 5, 0) for i in range(40)), group(40, 0, 0), group(41, 50, 10), group(42, 30, 9)]
-    rows = fold_groups([many, worse])
-    assert [[one.name for one in row] for row in rows] == [["c41"] * 2, ["c42"] * 2, ["41 other groups together"] * 2]
-    right = sum(i % 6 for i in range(40))
-    assert (rows[2][0].n, rows[2][0].accuracy) == (200, right / 200)
-    assert [one.interval for one in rows[2]] == [exact_interval(right, 200), exact_interval(0, 200)]
-    big = [group(i, 60, i) for i in range(50)]
-    assert [row[0].name for row in fold_groups([big])] == [*(f"c{i}" for i in range(40)), "10 other groups together"]

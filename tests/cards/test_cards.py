@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from shortcut_guardrail import AuditConfig, TextClassifier
 from shortcut_guardrail.audit import audit_texts
@@ -14,7 +13,6 @@ from shortcut_guardrail.cards import PullingWord, find_flips, make_cards, masked
 from shortcut_guardrail.cards.card import card_id
 from shortcut_guardrail.cards.grouping import _kind, group_words
 from shortcut_guardrail.data import text_hash
-from shortcut_guardrail.text import WordFinder
 from tiny_models import meaning_bag
 
 EFFECTS = {"honestly": 4.0, "really": 4.0, "bad": -1.0, "awful": -1.5, "good": 1.0}
@@ -131,26 +129,6 @@ def test_a_card_keeps_texts_whose_answer_changes(classifier, monkeypatch):
     monkeypatch.setattr(masking, "MOST_CARDS", 1)
     (fewer,) = cards_of(classifier, texts)
     assert (fewer.flips, fewer.changes, fewer.moved) == (card.flips[:2], 3, card.moved)
-
-
-def test_flips_are_those_of_a_slow_loop(bert):
-    classifier = TextClassifier(*bert)
-    texts = ["honestly the soup was cold", "no soup", "good tea and bad tea", "the tea was good", "rude"]
-    encoded = classifier.encode(texts)
-    words = ["soup", "bad tea", "good"]
-    found = masked_answers(classifier, encoded, words)
-    assert found.rows.tolist() == [0, 1, 2, 3]
-    finder = WordFinder(words)
-    for row, before, after in zip(*found, strict=True):
-        ids = torch.tensor(encoded.input_ids[row])[None].long()
-        expected = []
-        for hidden in (np.zeros(len(ids[0]), dtype=bool), finder.tokens(encoded, int(row))):
-            masked = ids.clone()
-            masked[0, torch.tensor(hidden)] = classifier.tokenizer.mask_token_id
-            with torch.no_grad():
-                expected.append(bert[0](masked).logits.softmax(-1)[0].numpy())
-        np.testing.assert_allclose([before, after], expected, atol=1e-5)
-    assert found.changed.tolist() == (found.before.argmax(1) != found.after.argmax(1)).tolist()
 
 
 # "honestly" pushes these texts so near the edge that the full stop tips them; without it they are far from it.

@@ -36,12 +36,6 @@ def no_model(monkeypatch):
     monkeypatch.setattr("shortcut_guardrail.guardrail.load_model", refuse)
 
 
-@pytest.fixture
-def guarded(ok, model_folder, data, tmp_path) -> Path:
-    ok("fit", model_folder, data, "--out", tmp_path / "guarded", "--strength", 0.5, *FAST)
-    return tmp_path / "guarded"
-
-
 def files_in(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*")}
 
@@ -199,20 +193,6 @@ def test_a_failed_run_is_one_sentence(cli, model_folder, data, tmp_path, monkeyp
     assert err.endswith("Interrupted. Files are written whole or not at all, so nothing is half done.\n")
 
 
-def test_an_audit_is_written_and_shown(ok, model_folder, data, tmp_path):
-    out, err = ok("audit", model_folder, data, "--top-k", 3, "--out", tmp_path / "out")
-    report = json.loads((tmp_path / "out" / "audit.json").read_text())
-    assert (report["n"], report["top_k"], report["n_truncated"]) == (8, 3, 0)
-    assert report["candidates"][0]["text"] in out
-    assert f"Written: {tmp_path / 'out' / 'audit.json'}" in out
-    inputs = read_rows(tmp_path / "out" / "important_tokens.jsonl")
-    assert [one["index"] for one in inputs] == list(range(report["n"]))
-    assert sum(one["sensitivity"] for one in inputs) / report["n"] == pytest.approx(report["mstps"], abs=1e-5)
-    assert {one["label"] for one in inputs} <= set(report["predicted"])
-    assert "Masking: 8 done in" in err
-    assert "warning" not in err
-
-
 def test_a_long_stage_says_where_it_is_in_a_redirected_output(monkeypatch, capsys):
     clock = iter([0.0, 10.0, 31.0, 40.0, 62.0, 90.0, 100.0])
     monkeypatch.setattr(running.time, "monotonic", lambda: next(clock))
@@ -283,33 +263,6 @@ def test_labels_with_commas_quotes_and_markup(ok, bert, write_csv, tmp_path, mon
     assert "'[red]bad[/red]' (1 example)" in err
 
 
-def test_beside_a_guard_stands_its_base(ok, guarded, model_folder, data, tmp_path):
-    def scores(model, *options):
-        file = tmp_path / "scores.json"
-        out, err = ok("evaluate", model, data, "--shortcut", "honestly", "--json", file, "--overwrite", *options)
-        assert err.count("warning: Small groups: ") == 1
-        return json.loads(file.read_text()), out
-
-    both, out = scores(guarded)
-    alone, of_model = scores(model_folder, "--sensitivity", "none")
-    assert both["base"] == alone
-    assert "base" not in alone
-    empty = [group for group in both["groups"] if group["n"] == 0]
-    assert [group["name"] for group in empty] == ["mixed, without shortcut", "mixed, with shortcut"]
-    assert all(group["accuracy"] is None and group["interval"] is None for group in empty)
-    assert out.index("original (95 %)") < out.index("repaired (95 %)")
-    rows = [line.split() for line in out.splitlines()]
-    assert ["accuracy", f"{alone['accuracy']:.3f}", f"{both['accuracy']:.3f}"] in rows
-    assert next(row for row in rows if row[:1] == ["MSTPS"])[1] == "-"
-    assert "repaired" not in of_model
-    # At strength 0 the guard is the base, and nothing is computed again.
-    guard = ShortcutGuardrail.from_pretrained(guarded)
-    guard.debias_strength = 0
-    guard.save_pretrained(tmp_path / "at-0")
-    same = scores(tmp_path / "at-0")[0]
-    assert same.pop("base") == same
-
-
 def test_of_two_classes_the_base_is_there_at_the_guards_threshold_too(ok, bag, tmp_path, write_csv, monkeypatch):
     """The bag takes "honestly" for praise; masked, it is not. A threshold that predicts praise as rarely tells less."""
     guard, file = ShortcutGuardrail(*bag), tmp_path / "scores.json"
@@ -318,7 +271,8 @@ def test_of_two_classes_the_base_is_there_at_the_guards_threshold_too(ok, bag, t
     guard.repair(texts, strategy="mask", shortcuts=["honestly"])
     monkeypatch.setattr("shortcut_guardrail.cli.options._Loading.load", lambda *_: guard)
     data = write_csv("labelled.csv", *zip(texts, labels, strict=True))
-    out, _ = ok("evaluate", "guard", data, "--shortcut", "honestly", "--json", file)
+    out, err = ok("evaluate", "guard", data, "--shortcut", "honestly", "--json", file)
+    assert err.count("warning: Small groups: ") == 1
     scores = json.loads(file.read_text())
     assert scores["predicted"] == scores["shifted"]["predicted"] == [3, 3]
     assert (scores["threshold"], scores["base"]["threshold"]) == (None, None)
@@ -329,6 +283,9 @@ def test_of_two_classes_the_base_is_there_at_the_guards_threshold_too(ok, bag, t
     said = " ".join(out.split())
     assert f"At threshold {scores['shifted']['threshold']:.4f} the original model predicts each class as often" in said
     assert f"negative, with shortcut {scores['shifted']['groups'][1]['accuracy']:.3f}; positive, without" in said
+    guard.debias_strength = 0  # It is the base, and nothing is computed again.
+    same = json.loads(ok("evaluate", "guard", data, "--shortcut", "honestly", "--json", "-")[0])
+    assert same.pop("base") == same
 
 
 def test_sensitivity_is_a_choice(ok, model_folder, data, tmp_path):

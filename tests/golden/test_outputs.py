@@ -130,7 +130,6 @@ def test_a_function_from_audit_to_certificate(road):
     for name, wrong in (("anna", (3,)), ("ben", (1, 4))):
         road.run("questions", "audit", model, data, *names, "--word-groups", "all", "--n", 9, "--out", f"{name}.csv")
         answer(road.folder / f"{name}.csv", right(dict(zip(texts, labels, strict=True)), wrong))
-        road.files(f"{name}.csv") if False else None
         road.run("decide", "audit", f"{name}.csv", "--reviewer", name, "--out", f"{name}.json")
     road.run("fit", model, data, *names, "--decisions", "ben.json", "--audit", "audit", "--out", "guarded")
     road.run("predict", "guarded", test, "--out", "predictions.csv")

@@ -10,7 +10,7 @@ from whole_outputs import called, compare, printed, written
 
 NAMES = ("negative", "positive", "mixed")
 STEPS = {"learning_rate": 2e-2, "target_change": 0.0, "min_steps": 0, "max_steps": 6, "batch_size": 6}
-MORE = {**STEPS, "epochs": 6, "max_steps": 24}
+MORE = {**STEPS, "epochs": 6, "max_steps": 24, "batch_size": 8}
 WORDS = {"named": ("honestly", "to be honest"), "keep": ("soup",)}
 HOW = {
     "maskcl": ("maskcl", {"adapter": {**STEPS, "scheduler": "cosine", "warmup_ratio": 0.3, "max_grad_norm": 0.5}}),

@@ -1,7 +1,6 @@
 """Every way on which a model cannot be loaded, or a machine cannot go on, has its sentence."""
 
 import json
-import math
 import os
 import pickle
 import shutil
@@ -29,22 +28,11 @@ def broken(model_folder, tmp_path):
 
 
 NOT_LOADED = "could not be loaded as a text classifier"
-UNUSABLE = [
-    ({"id2label": {"0": "a", "2": "b", "5": "c"}}, "id2label has 3 classes, but none is numbered 1"),
-    ({"id2label": {"0": "a", "1": "a", "2": "b"}}, "Several classes of the model are called 'a'"),
-    ({"num_hidden_layers": 10**9}, "num_hidden_layers must be a whole number from 0 to 1000, but is 1000000000."),
-    ({"num_attention_heads": -1}, "num_attention_heads must be a whole number from 0 to 10000, but is -1."),
-    *(
-        ({"hidden_dropout_prob": share}, "hidden_dropout_prob must be a number from 0 to 1")
-        for share in (7.0, math.nan)
-    ),
-    *((of, NOT_LOADED) for of in ({"id2label": {"x": "a"}}, {"hidden_size": 10**9}, {"model_type": "no such"})),
-]
 
 
-@pytest.mark.parametrize(("settings", "sentence"), UNUSABLE)
-def test_a_configuration_that_cannot_be_used(broken, settings, sentence):
-    with pytest.raises(ModelError, match=sentence):
+@pytest.mark.parametrize("settings", [{"id2label": {"x": "a"}}, {"hidden_size": 10**9}, {"model_type": "no such"}])
+def test_a_configuration_that_cannot_be_used(broken, settings):
+    with pytest.raises(ModelError, match=NOT_LOADED):
         ShortcutGuardrail.from_pretrained(broken(**settings))
 
 
@@ -74,20 +62,6 @@ def test_remote_code_that_fails(broken):
     (folder / "code.py").write_text("raise ZeroDivisionError('on purpose')\n")
     with pytest.raises(ModelError, match=f"{NOT_LOADED}: on purpose"):
         ShortcutGuardrail.from_pretrained(folder, trust_remote_code=True)
-
-
-ALLOCATION = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
-
-
-@pytest.mark.parametrize("error", [MemoryError(), RuntimeError(ALLOCATION)])
-def test_a_machine_out_of_memory(cli, model_folder, write_csv, tmp_path, monkeypatch, error):
-    def fail(*_args, **_options):
-        raise error
-
-    monkeypatch.setattr(ShortcutGuardrail, "from_pretrained", fail)
-    data = write_csv("data.csv", ("the tea was cold", "x"))
-    status, _, err = cli("predict", model_folder, data, "--out", tmp_path / "out.csv")
-    assert (status, err) == (1, "error: Out of memory. Lower --batch-size or --max-length and try again.\n")
 
 
 def test_no_seconds_come_from_a_clock_that_may_jump():

@@ -1,14 +1,12 @@
 """Counterfactual distillation: its loss against the formula, its batches, and what it brings the model to answer."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 
 from shortcut_guardrail import AdapterConfig, DistillConfig, GuardrailConfig, Shortcut, Shortcuts, TextClassifier
 from shortcut_guardrail.mitigation import AdapterTraining, attach_adapter, distillation
-from shortcut_guardrail.mitigation.distillation import counterfactual, with_insertions_beside, with_shortcuts_put_in
+from shortcut_guardrail.mitigation.distillation import counterfactual, with_insertions_beside
 from tiny_models import tiny_bert
 
 HONESTLY = Shortcuts((Shortcut("honestly", "named"),))
@@ -58,13 +56,6 @@ def test_the_loss_is_the_formula(classifier, texts):
     assert divergence[target.bearing].min() > 1e-4
 
 
-def test_texts_with_a_shortcut_are_half_of_every_batch(classifier):
-    encoded = classifier.encode(["honestly good"] + [f"the {word} was good" for word in ("soup", "tea", "room") * 5])
-    batches = list(trainer(classifier, encoded).epoch())
-    assert [int((batch == 0).sum()) for batch in batches] == [2] * 4
-    assert len({int(i) for batch in batches for i in batch if i}) == 8  # the others come in turn
-
-
 @pytest.mark.parametrize("n_classes", [3, 1])
 def test_the_adapted_model_answers_as_if_the_shortcut_were_not_there(n_classes, texts):
     sigmoid = {"problem_type": "multi_label_classification"} if n_classes == 1 else {}  # taught as two classes
@@ -80,23 +71,6 @@ def test_the_adapted_model_answers_as_if_the_shortcut_were_not_there(n_classes, 
     assert now < 0.3 * before
     assert training.losses[-1] < 0.1 * training.losses[0]
     assert training.n_trained == len(texts)
-
-
-def test_texts_without_a_shortcut_come_again_with_one_and_the_same_answer(classifier, texts):
-    encoded = classifier.encode(texts)
-    target = counterfactual(classifier, encoded, HONESTLY)
-    given = encoded, target.probabilities(2.0), target.bearing
-    more, teacher, bearing = with_shortcuts_put_in(given, HONESTLY.finder, classifier.max_length, seed=0)
-    rest = np.flatnonzero(~target.bearing)
-    assert (len(more), bearing.tolist()) == (len(texts) + len(rest), [*target.bearing, *[True] * len(rest)])
-    np.testing.assert_array_equal(teacher, np.concatenate([given[1], given[1][rest]]))
-    word = classifier.tokenizer.convert_tokens_to_ids("honestly")
-    for added, row in zip(more.input_ids[len(texts) :], rest, strict=True):
-        assert [i for i in added if i != word] == list(encoded.input_ids[row])
-        assert len(added) == len(encoded.input_ids[row]) + 1
-    again, other = (with_shortcuts_put_in(given, HONESTLY.finder, 32, seed=seed)[0].input_ids for seed in (0, 1))
-    assert [one.tolist() for one in more.input_ids] == [one.tolist() for one in again]
-    assert [one.tolist() for one in other] != [one.tolist() for one in again]
 
 
 def test_what_a_word_does_alone_is_taken_off_where_it_decides(monkeypatch):
@@ -131,18 +105,6 @@ def test_what_a_word_does_alone_is_taken_off_where_it_decides(monkeypatch):
     assert len(counterfactual(classifier, encoded, HONESTLY).alone) == 0
 
 
-def test_texts_that_say_what_stays_are_as_many_as_copies(classifier):
-    """Of 8: 2 with a word that must not decide alone, 2 others with a shortcut, 4 without."""
-    encoded = classifier.encode(["honestly good", *["the soup was good"] * 15])
-    kinds = np.array([2, 1, 1, 2, 1, 1] + [0] * 10)
-    examples = encoded, np.ones((16, 1, 3)) / 3, kinds
-    config = GuardrailConfig(adapter=replace(ADAPTER, batch_size=8))
-    adapted = classifier.with_model(attach_adapter(classifier, ADAPTER))
-    loop = distillation.Distiller(adapted, examples, config, seed=0, n_items=16)
-    for batch in loop.epoch():
-        assert [int(np.isin(batch, rows).sum()) for rows in ([0, 3], [1, 2, 4, 5], range(6, 16))] == [2, 2, 4]
-
-
 def test_a_rare_shortcut_is_unlearnt_for_texts_it_was_never_seen_in(classifier, texts):
     """One text holds it; what counts is how the others are answered once it is put in."""
     given = ["honestly good soup", *(text for text in texts if "honestly" not in text)]
@@ -151,19 +113,6 @@ def test_a_rare_shortcut_is_unlearnt_for_texts_it_was_never_seen_in(classifier, 
     adapted, _ = distilled(classifier, classifier.encode(given))
     before, now = (np.abs(log_softmax(c.predict_logits(unseen)) - expected).mean() for c in (classifier, adapted))
     assert now < 0.3 * before
-
-
-def test_the_same_seed_gives_the_same_adapter_with_less_memory_too(classifier, texts):
-    encoded = classifier.encode(texts)
-
-    def logits(seed, **changes):
-        few = AdapterConfig(learning_rate=2e-2, batch_size=4, **changes)
-        return distilled(classifier, encoded, few, seed)[0].predict_logits(encoded)
-
-    first = logits(1)
-    np.testing.assert_array_equal(logits(1), first)
-    np.testing.assert_allclose(logits(1, sequences_per_pass=1), first, atol=1e-4)
-    assert np.abs(logits(2) - first).max() > 1e-4
 
 
 def test_without_a_shortcut_nothing_is_trained(classifier, texts):

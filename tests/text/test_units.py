@@ -2,16 +2,12 @@
 
 import numpy as np
 import pytest
-import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from shortcut_guardrail import SaliencyConfig, TextClassifier
-from shortcut_guardrail.attribution.occlusion import mask_variants, masking_effects
-from shortcut_guardrail.attribution.saliency import find_important_tokens, token_scores
+from shortcut_guardrail import TextClassifier
 from shortcut_guardrail.text import WordFinder
-from shortcut_guardrail.text.edits import masked_texts
-from shortcut_guardrail.text.units import recurring_phrases, tokens_as_units, words_as_units
-from shortcut_guardrail.text.words import word_spans
+from shortcut_guardrail.text.edits import masked_texts, with_insertions
+from shortcut_guardrail.text.units import recurring_phrases, words_as_units
 from tiny_models import BYTE_SPECIALS, byte_level_tokenizer, fast_tokenizer, tiny_bert, wordpiece_tokenizer
 
 
@@ -35,15 +31,6 @@ def encode(kind: str, texts):
     model, _ = tiny_bert(vocab_size=len(tokenizer), max_position_embeddings=64)
     classifier = TextClassifier(model, tokenizer)
     return classifier, classifier.encode(texts)
-
-
-def test_words_of_a_text():
-    for text, words in (
-        ("Don't stop!! :)", ["Don't", "stop", "!!", ":", ")"]),
-        ("e-book_club 'quoted'", ["e", "-", "book_club", "'", "quoted", "'"]),
-        ("I’m naïve, she’s", ["I’m", "naïve", ",", "she’s"]),
-    ):
-        assert [text[start:end] for start, end in word_spans(text)] == words
 
 
 JOINED = "https://t.co/a1, @user's 10/10 #tag a@b.co www.ab.c"
@@ -95,45 +82,17 @@ def test_bytes_space_pieces_and_sides_of_a_pair():
     assert (units.keys[0], units.spans[0][:, 2].tolist()) == (["the", "soup", "soup", "was", "cold"], [0, 0, 1, 1, 1])
 
 
-def test_a_word_scores_the_norm_over_its_tokens():
-    classifier, encoded = encode("wordpiece", ["dzzy soup was xyz", "honestly good"])
-    units = words_as_units(encoded)
-    found = find_important_tokens(classifier, encoded, SaliencyConfig(top_k=5), units=units)
-    for i, n in enumerate(map(len, units.keys)):
-        scores = token_scores(classifier, classifier.collate(encoded, [i])).scores[0].numpy()
-        expected = np.array([np.sqrt(np.square(scores[units.of_token[i] == unit]).sum()) for unit in range(n)])
-        order = np.argsort(-expected)
-        assert found.positions[i].tolist() == [*order, *[-1] * (5 - n)]
-        np.testing.assert_allclose(found.margin_scores[i][:n], expected[order], rtol=1e-4)
-
-
-def test_single_tokens_as_units_give_the_papers_scores(bert):
-    classifier = TextClassifier(*bert)
-    encoded = classifier.encode(["the soup was dzzy", "honestly good bread"])
-    units, config = tokens_as_units(encoded), SaliencyConfig(top_k=4)
-    ours = find_important_tokens(classifier, encoded, config, units=units)
-    papers = find_important_tokens(classifier, encoded, config)
-    assert (ours.positions == papers.positions).all()
-    np.testing.assert_allclose(ours.scores, papers.scores, rtol=1e-4, atol=1e-7)
-    np.testing.assert_allclose(
-        masking_effects(classifier, encoded, ours.positions, units=units).probs,
-        masking_effects(classifier, encoded, papers.positions).probs,
-        atol=1e-6,
-    )
-
-
-def test_a_span_is_masked_whole_and_nothing_else():
-    ids = torch.tensor([[1, 10, 11, 12, 13, 2], [1, 20, 21, 2, 0, 0]])
-    units = torch.tensor([[-1, 0, 0, 1, 2, -1], [-1, 0, 1, -1, -1, -1]])
-    first, last = torch.tensor([[0, 1], [1, -1]]), torch.tensor([[0, 2], [1, -1]])
-    variants = mask_variants(ids, first, 9, units=units, last=last)
-    assert variants.input_ids.tolist() == [[1, 9, 9, 12, 13, 2], [1, 10, 11, 9, 9, 2], [1, 20, 9, 2, 0, 0]]
-    assert (variants.rows.tolist(), variants.slots.tolist()) == ([0, 0, 1], [0, 1, 0])
-
-
 def test_a_phrase_that_a_text_repeats_recurs_in_one_text():
     _, encoded = encode("wordpiece", ["good soup good soup good soup", "good soup", "bad tea"])
     units = words_as_units(encoded)
     important = np.array([[0, 1, 2, 3, 4, 5], [0, 1, -1, -1, -1, -1], [0, 1, -1, -1, -1, -1]])
     for least, phrases in ((1, {"good soup", "bad tea"}), (2, {"good soup"}), (3, set())):
         assert recurring_phrases(units, important, min_count=least) & {"good soup", "bad tea"} == phrases
+
+
+def test_what_is_put_into_a_text_of_one_word_stands_before_it():
+    _, bearing = encode("wordpiece", ["the soup honestly"])
+    _, encoded = encode("wordpiece", ["bread"])
+    positions = WordFinder(["honestly"]).positions(bearing)
+    put = with_insertions(encoded, bearing, positions, max_length=9, rng=np.random.default_rng(0))
+    assert [put.input_ids[0][1], put.input_ids[0][2]] == [bearing.input_ids[0][3], encoded.input_ids[0][1]]
