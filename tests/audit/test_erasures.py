@@ -10,7 +10,7 @@ import pytest
 from mask_words import masking_bag, reviews
 from shortcut_guardrail import AuditConfig, ConfigError, NothingToRepairError, ShortcutGuardrail, preset
 from shortcut_guardrail.audit import audit_in_shards, audit_texts, erasures
-from shortcut_guardrail.audit.erasures import WAYS, try_erasures
+from shortcut_guardrail.audit.erasures import WAYS, Erasures, _unimportant, sample_size, sampled_texts, try_erasures
 from shortcut_guardrail.data import MemoryTexts
 from shortcut_guardrail.decisions import AuditedCards
 from shortcut_guardrail.saving import open_audit
@@ -141,3 +141,35 @@ def test_another_way_than_the_mask_changes_surely_fewer_by_the_margin(monkeypatc
     of.saliency = SimpleNamespace(predictions=np.zeros(n, dtype=int))
     found = try_erasures(classifier, of, np.arange(n), np.zeros(n), AuditConfig())
     assert (found.chosen, found.n, found.mask, found.cut, found.replace) == (chosen, n, *changed)
+
+
+def test_words_that_hardly_matter_are_tried_in_some_texts():
+    given = ((50, 4), (100, 4), (1000, 4), (1000, 10), (9000, 4))
+    assert [sample_size(n, top_k) for n, top_k in given] == [50, 60, 100, 200, 300]
+    chosen = sampled_texts(np.arange(80, 0, -1), np.arange(80) != 79, 4)  # the smallest hashes that are evidence
+    assert chosen.tolist() == [*range(19, 79)]
+    units = SimpleNamespace(keys=[["the", "", "!", "soup", "tea"]], wordlike=[np.array([1, 1, 0, 1, 1])])
+    units.of_token = [np.array([-1, 0, 1, 2, 3, 3, 4, 4, -1])]
+    for important, key, tokens in (
+        *[([3], 1, [6, 7]), ([3], 2, [1]), ([3, 0, 4], 1, [3])],  # a word, or a mark where no word is left
+        *[([4, 0, 3, 2], 2, [4, 5]), ([4, 0, 3, 2], 1, [3])],  # or one of the less important half
+    ):
+        saliency = SimpleNamespace(positions=np.array([[*important, -1]]))
+        assert _unimportant(SimpleNamespace(saliency=saliency, units=units), 0, key).tolist() == tokens
+
+
+@pytest.mark.parametrize(
+    ("found", "weak", "said"),
+    [
+        (Erasures("mask", 300, 20, 0, 0), False, ""),
+        (Erasures("cut", 300, None, 20, None), False, ""),
+        (Erasures("cut", 300, None, 30, None), True, "leaving the word out changes 30 of 300 predictions (10.0%)."),
+        (Erasures("replace", 60, 9, 9, 1), False, "9 of 60 predictions (15.0%), and another word of the text in its"),
+        (Erasures("mask", 0, 0, 0, 0), False, ""),
+    ],
+)
+def test_an_erasure_is_weak_where_it_surely_changes_more_than_the_margin(found, weak, said):
+    assert (found.weak, len(found.notes), said in "".join(found.notes)) == (weak, bool(said), True)
+    assert (
+        found.done == {"mask": "masked", "cut": "left out", "replace": "replaced by others of their text"}[found.chosen]
+    )

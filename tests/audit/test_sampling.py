@@ -69,6 +69,20 @@ def test_all_texts_below_their_places_are_in_the_sample_and_no_others():
     assert (every.n_more, every.share) == (sum("rare" in texts[i] for i in further), 1.0)
     phrase = corpus.with_words(base, ["soup rare"], 1000)  # the words of a phrase anywhere in a text
     assert (phrase.about.n_more, phrase.drawing.of("soup rare").place) == (every.n_more, 1.0)
+    assert not np.isin(Corpus.read(MemoryTexts(texts), seed=1).places, corpus.places).any()
+
+
+def test_of_many_texts_with_a_word_those_with_the_lowest_places_are_kept_and_both_sides_of_a_pair_are_read():
+    texts, seen = [("soup", f"Rare {tag(i)}") for i in range(1500)], []
+    texts = [texts[i] for i in np.argsort(Corpus.read(MemoryTexts(texts)).places)]
+    corpus = Corpus.read(MemoryTexts(texts), progress=lambda *now: seen.append(now))
+    base = corpus.base(100)
+    place = base.drawing.base.place
+    sample = corpus.with_words(base, ["rare"], 10, lambda *now: seen.append(now))  # more than can be kept at a time
+    ends = np.sort(corpus.places[corpus.places >= place])[10]
+    assert sample.rows.tolist() == np.flatnonzero(corpus.places < ends).tolist()
+    assert (sample.drawing.words, sample.labels) == ({"rare": (ends, len(sample.rows))}, None)
+    assert [one for one in seen if one[1] == 1500] == [("Reading", 1500, 1501), ("Sampling", 1500, 1500)]
 
 
 def test_a_rare_word_is_found_by_the_texts_that_are_added_and_rates_are_right_on_average():
