@@ -2,14 +2,14 @@
 
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 
 from audits import card
-from shortcut_guardrail import TextClassifier
 from shortcut_guardrail.cards import Flip
 from shortcut_guardrail.data import text_hash
-from shortcut_guardrail.decisions.drawing import Drawing, draw_references
+from shortcut_guardrail.decisions.drawing import Drawing, ReferenceText, _of_side, _without, draw_references
 
 TEXTS = [f"text number {i}" for i in range(60)]
 NAMES = ("negative", "positive", "mixed")
@@ -36,6 +36,12 @@ def test_a_text_that_serves_two_cards_is_paid_for_once():
     assert (shared, len(all_of_them)) == (2, len({key.id for key in keys}))
     assert drawing.of_flips(FLIPS, n=0, total=len(all_of_them)) == (all_of_them, keys)
     assert len(drawing.of_flips(FLIPS, n=0, total=len(all_of_them) - 1)[0]) == len(all_of_them) - 1
+    first = {"first-card": FLIPS["first-card"]}
+    assert [len(drawing.of_flips(first, n=0, total=40, least={"first-card": n})[0]) for n in (8, 20)] == [16, 20]
+    soup, tea = card("soup"), card("tea", "green tea")
+    for given, holds in (["TEA"], (tea.id,)), (["tea", "green  tea"], ()):
+        drawing = Drawing("audit-1", NAMES, cards=(soup, tea), given=given)
+        assert drawing.placed(replace(keys[0], card=soup.id), ("soup", "green Tea")).holds == holds
 
 
 def test_a_question_counts_while_its_prediction_changes_and_again_when_it_does_once_more():
@@ -44,7 +50,10 @@ def test_a_question_counts_while_its_prediction_changes_and_again_when_it_does_o
         keys = Drawing("audit-1", NAMES, keys).renewed({"first-card": flips})
         asked = {text_hash(TEXTS[i]): i for i in range(2)}
         assert [key.counts for key in sorted(keys, key=lambda key: asked[key.text_hash])] == counts
-    assert Drawing("audit-1", NAMES, keys).renewed({"second-card": []}) == keys  # not counted anew
+        assert Drawing("audit-1", NAMES, keys).renewed({"second-card": []}) == keys  # not counted anew
+    back = [Flip.of(i, "negative", "positive", TEXTS[i]) for i in range(2)]  # the same question, and the other answer
+    now = Drawing("audit-1", NAMES, keys).renewed({"first-card": back})
+    assert [key.masked_option for key in now] == [{"a": "b", "b": "a"}[key.masked_option] for key in keys]
 
 
 def test_a_question_tells_nothing_of_the_card_and_the_seed_fixes_the_order():
@@ -58,43 +67,32 @@ def test_a_question_tells_nothing_of_the_card_and_the_seed_fixes_the_order():
     assert places[0] == places[1]
 
 
-def test_flips_are_asked_about_in_a_random_order_on_which_the_evidence_rests():
-    def first(seed: int, card: str = "c") -> tuple[int, ...]:
-        _, keys = drawn({card: FLIPS["first-card"]}, n=3, seed=seed)
-        rows = {text_hash(text): i for i, text in enumerate(TEXTS)}
-        assert [key.order for key in keys] == [0, 1, 2]
-        return tuple(rows[key.text_hash] for key in keys)
-
-    seen = Counter(row for seed in range(200) for row in first(seed))
-    assert set(seen) == set(range(30)), "every flip may be among the first"
-    assert max(seen.values()) < 45  # of 20 on average
-    assert first(0, "c") != first(0, "d"), "each card has an order of its own"
-
-
-def test_texts_near_the_boundary_are_no_farther_than_masked_flips(bag):
-    texts = [f"bread soup {'good ' * i}" for i in range(80)]
-    second = 1 / (1 + np.exp(-np.arange(1, 81) / 20))  # text i is ahead by (i + 1) / 20
-    flips = {"so": [Flip.of(i, "positive", "negative", f"so {i}", 1.02) for i in range(20)]}
-    labels = ("negative", "positive")
-    probs = np.stack([1 - second, second], axis=1)
-    found = draw_references(TextClassifier(*bag).encode(texts), probs, [replace(card("so"), id="so")], flips, labels)
-    assert sorted(one.row for one in found if one.near) == [*range(20)]
-    assert {one.row for one in found if one.drawn} == set(range(80))
+def test_reference_texts_are_of_both_sides_and_near_where_masked_flips_are():
+    kinds = [f"soup tea {'so ' * i}{'room' * (i == 6)}" for i in range(30)]
+    probs = np.exp([[i / 10 * (i % 3 == c) for c in range(3)] for i in range(30)])  # i / 10 ahead of both others
+    margins = {"soup": [0.5, 2.05, *[None] * 6], "tea": [9.0] * 7}  # seven flips decide nothing, whatever they say
+    other = {"soup": "negative", "tea": "mixed"}
+    flips = {w: [Flip.of(i, "positive", other[w], f"x {i}", m) for i, m in enumerate(of)] for w, of in margins.items()}
+    cards = [*(replace(card(word), id=word) for word in flips), card("room", status="flagged")]
+    found = draw_references(SimpleNamespace(texts=kinds), probs / probs.sum(1, keepdims=True), cards, flips, NAMES)
+    near = {one.row: one.near for one in found if one.drawn}
+    assert (near, len(found)) == ({i: i <= 20 for i in range(30) if i % 3 < 2 and i != 6}, 19), "no flagged words"
+    (fourth,) = (one for one in found if one.row == 4)
+    assert replace(fourth, margin=round(fourth.margin, 6)) == ReferenceText(
+        4, kinds[4], "positive", "negative", 0.4, drawn=True, near=True, holds=("soup",)
+    )
 
 
-def test_reference_texts_are_without_words_of_flagged_groups_though_few_predictions_change(bag):
-    classifier = TextClassifier(*bag)
-    texts = [f"{word} soup {'good ' * (i % 9)}" for i in range(40) for word in ("honestly", "so", "bread")]
-    probs = np.tile([0.4, 0.6], (len(texts), 1))
-    flips = {"so": [Flip.of(i, "positive", "negative", texts[i], 0.1) for i in range(1, 60, 3)]}
-    cards = [card("honestly", status="flagged"), replace(card("so"), id="so")]
-    encoded = classifier.encode(texts)
-    drawn = draw_references(encoded, probs, cards, flips, ("negative", "positive"))
-    assert drawn
-    assert not [one.text for one in drawn if "honestly" in one.text]
-    others = [replace(cards[0], evidence=card("honestly").evidence), cards[1]]  # not flagged, and with no changes
-    assert [
-        one
-        for one in draw_references(encoded, probs, others, flips, ("negative", "positive"))
-        if "honestly" in one.text
-    ]
+def test_so_many_texts_are_drawn_and_near_on_each_side():
+    for n, n_near in ((320, 150), (199, 100), (100, 75), (60, 60)):
+        logs = np.stack([np.zeros(n), np.arange(n, 0, -1) / n], axis=1)  # the last is the nearest
+        one, other = (_of_side(logs, np.arange(n), (1, 0), 1.0, np.random.default_rng(seed)) for seed in (0, 1))
+        assert [i for i, _, near in one if near] == [*range(n - n_near, n)]
+        assert (sum(drawn for _, drawn, _ in one), one == other) == (min(n, 100), n <= 100)
+
+
+def test_words_without_which_too_few_texts_of_a_class_are_left_stay():
+    texts, answers = np.arange(310), np.repeat([0, 1], [300, 10])
+    less, more = card("b", changes=10), card("a", changes=30)
+    holding = {less.id: texts == 300, more.id: (texts < 200) | (texts >= 304)}  # 100 and 4 texts hold no "a"
+    assert _without(texts, [less, more], holding, answers).tolist() == [*range(200, 304)]

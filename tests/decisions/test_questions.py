@@ -10,7 +10,9 @@ from shortcut_guardrail.cards.card import Card, CardEvidence
 from shortcut_guardrail.data import to_json
 from shortcut_guardrail.decisions import AuditedCards, Decisions
 from shortcut_guardrail.decisions.drawing import Drawing, ReferenceText
+from shortcut_guardrail.decisions.questions import pieces_of
 from shortcut_guardrail.saving.audits import audit_of
+from shortcut_guardrail.text import WordFinder
 
 TEXTS = [f"text number {i}" for i in range(60)]
 NAMES = ("negative", "positive", "mixed")
@@ -48,6 +50,12 @@ def test_questions_survive_their_file(folder):
     one, rows = made.asked[0], (made.rows()[0], made.rows(redact=True)[0])
     expected = {"id": one.id, "row": one.row, "option_a": one.option_a, "option_b": one.option_b, "answer": ""}
     assert rows == (expected | {"text": one.text}, expected)
+    # Classes of the audit may get other names.
+    document = (folder / "audit.json").read_text()
+    (folder / "audit.json").write_text(document.replace('"negative"', '"bad"').replace('"positive"', '"good"'))
+    (read,), flip = Questions.from_folder(folder).reference, Questions.from_folder(folder).flips["first-card"][0]
+    assert (read.answer, read.other, flip.before, flip.after) == ("good", "bad", "good", "bad")
+    (folder / "audit.json").write_text(document)
     # Without texts nothing is left that tells one, and no classifier can be asked.
     made.save(folder, redact=True)
     assert "text number" not in (folder / "questions.jsonl").read_text()
@@ -79,6 +87,9 @@ def test_words_are_cut_with_the_space_that_they_leave(folder):
     flips = [Flip.of(i, "positive", "negative", text) for i, text in enumerate([*cut] * 2)]
     made = replace(asked(folder), flips={"first-card": flips}, keys=())
     assert [case.without for case in made.for_judges.cases] == [*cut.values()] * 2
+    finder = WordFinder(["this book", "book is", "one"])
+    pieces = [("this book is", True), (" ", False), ("one", True)]
+    assert pieces_of(finder, "this book is one") == pieces, "words that overlap are one piece"
 
 
 def test_nothing_asked_a_damaged_line_and_another_audit_are_told(folder):

@@ -78,6 +78,8 @@ def test_only_the_same_word_both_ways_is_a_contradiction():
     read(*({"words": ["Book"], "decision": decision} for decision in ("keep", "not_alone")))
     with pytest.raises(DataError, match=r"cards\[0\] says remove_reliance and cards\[1\] says keep about 'Book'"):
         read(BOOK, {"words": ["Book"], "decision": "keep"})
+    with pytest.raises(DataError, match=r"cards\[0\] says not_alone and cards\[1\] says remove_reliance about 'a!'"):
+        read({"words": ["A !"], "decision": "not_alone"}, {"words": ["a!"], "decision": "remove_reliance"})
 
 
 def test_another_model_is_refused_and_other_texts_are_warned_about():
