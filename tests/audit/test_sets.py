@@ -91,6 +91,14 @@ def test_a_group_is_looked_for_beside_what_is_flagged():
     assert verdicts.collective.sum() >= 8
     assert not verdicts.collective[list(verdicts.flagged)].any()
     assert not (verdicts.collective & verdicts.alternative_wording).any()
+    # Only texts that stand for all others count, and who belongs to a set is open.
+    drawn, left_out = made.rows % 20 > 0, {"honestly", *turns}
+    decided = replace(alone, undecided=np.zeros_like(alone.undecided))
+    sample = with_set(lambda: [replace(made, compared=drawn)], tally(lambda: [made], CONFIG), decided, CONFIG)
+    assert sample.set_p_value == p_in(replace(made, evidence=drawn), *left_out) < 0.05
+    assert (sample.undecided.tolist(), sample.collective.any()) == (sample.collective.tolist(), True)
+    # Members move at least 5 in 1,000 texts: 12 of 1,144, and not of 3,144.
+    assert [bool(set_in(corpus(0.7, others=others)).members) for others in (1000, 3000)] == [True, False]
 
 
 def test_genuine_words_are_no_group_where_what_is_flagged_stands_in_texts_of_the_other_class():
@@ -152,3 +160,4 @@ def test_the_p_value_is_that_of_a_literal_evaluation():
         config = AuditConfig(min_relative_effect=0.5, min_pull=min_pull)
         assert larger == max(opposed, binom.sf(moved - 1, n, min_pull))
         assert p_of_set(lambda: [made], WordSet(members), config) == pytest.approx(larger, rel=1e-9)
+        assert (n > m, p_of_set(lambda: [made], WordSet(members), replace(config, min_count=n))) == (True, 1.0)
