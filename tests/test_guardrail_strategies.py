@@ -126,12 +126,6 @@ def test_finding_nothing_is_said_and_changes_nothing(model_folder, texts):
         guard.fit(texts, config="mask", shortcuts=Shortcuts((listed[0], Shortcut("soup", "cleared"), listed[1])))
 
 
-def test_the_papers_adapter_can_be_dialled_without_labels_too(model_folder, texts):
-    guard = fitted(model_folder, texts, GuardrailConfig(**SHARED))
-    chosen = guard.calibrate_without_labels(texts)
-    assert (guard.shortcuts, chosen.n_bearing, guard.debias_strength) == (Shortcuts(), 4, chosen.strength)
-
-
 def test_a_rare_shortcut_is_dialled_on_texts_that_hold_it(masked_bag):
     texts = [BAD[0]] + [f"the {word} was {tail} {n}" for word in WORDS for tail in ("good", "bad") for n in range(30)]
     chosen = masked_bag.calibrate_without_labels(texts, at_most=100)

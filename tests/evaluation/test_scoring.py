@@ -94,6 +94,7 @@ def test_the_interval_of_mstps_is_that_of_a_mean_and_an_empty_group_has_none(gua
     few = ["good soup", "honestly bad"], ["positive", "negative"]
     values = guard.evaluate(*few, shortcuts=["honestly"], top_k=2).to_dict()
     assert (values["predicted"], list(values["shortcut_token_recall"])) == ([1, 1], ["1", "2"])
+    assert list(values["shortcut_token_recall"]["1"]) == ["recall", "interval", "chance", "n"]
     by_name = {group["name"]: group for group in values["groups"]}
     name = "positive, with shortcut"
     assert by_name[name] == {"name": name, "n": 0, "accuracy": None, "interval": None}

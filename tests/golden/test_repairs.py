@@ -11,10 +11,11 @@ from whole_outputs import called, compare, printed, written
 NAMES = ("negative", "positive", "mixed")
 STEPS = {"learning_rate": 2e-2, "target_change": 0.0, "min_steps": 0, "max_steps": 6, "batch_size": 6}
 MORE = {**STEPS, "epochs": 6, "max_steps": 24, "batch_size": 8}
+FLAT = {**STEPS, "pairing": "flat", "embedding": "mean", "sequences_per_pass": 5}
 WORDS = {"named": ("honestly", "to be honest"), "keep": ("soup",)}
 HOW = {
     "maskcl": ("maskcl", {"adapter": {**STEPS, "scheduler": "cosine", "warmup_ratio": 0.3, "max_grad_norm": 0.5}}),
-    "flat": ("maskcl", {"adapter": {**STEPS, "pairing": "flat", "embedding": "mean", "sequences_per_pass": 5}}),
+    "flat": ("maskcl", {"shortcuts": WORDS, "adapter": FLAT}),
     "distill": ("distill", {"shortcuts": WORDS, "adapter": {**STEPS, "target_change": 0.3, "weight_decay": 0.1}}),
     "input": ("distill", {"shortcuts": WORDS, "adapter": STEPS, "per_input": True}),
     "alone": ("distill", {"shortcuts": {"named": ("slow",), "not_alone": ("honestly",)}, "adapter": MORE}),
