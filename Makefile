@@ -81,17 +81,25 @@ speed: $(VENV)/.dev
 
 # PyTorch first and pinned: asked for by a range, it brings gigabytes of CUDA libraries along. Python compiles what it
 # imports; to compile all of it here takes most of a minute.
+PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check
 $(VENV)/.torch: constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check $$(grep '^torch==' constraints.txt)
+	$(PIP) $$(grep -E '^(torch|uv)==' constraints.txt)
 	touch $@
 
+# uv settles the versions in seconds, pip in most of a minute. But uv does not read pip's configuration: where it finds
+# no packages, pip installs them.
+INSTALL = $(BIN)/uv pip install --quiet --python $(VENV) --constraint constraints.txt $(PACKAGES) || \
+	$(PIP) --constraint constraints.txt $(PACKAGES)
+
+$(VENV)/.demo: PACKAGES := --editable '.[demo]'
 $(VENV)/.demo: $(VENV)/.torch pyproject.toml
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[demo]'
+	$(INSTALL)
 	touch $@
 
+$(VENV)/.dev: PACKAGES := --editable '.[demo,dev]' --editable ./bench
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml bench/pyproject.toml
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[demo,dev]' --editable ./bench
+	$(INSTALL)
 	touch $@ $(VENV)/.demo
 
 clean:
