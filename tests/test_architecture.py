@@ -143,7 +143,7 @@ LINES_OF = {
     "exports and the Hub": 687,
     "kinds of models that people deploy": 1_484,
     "any classifier": 1_014,
-    "words that are added, and cues that are missing": 1_048,
+    "words that are added, and cues that are missing": 1_284,
     "audits over weeks": 788,
     "samples of large files": 592,
     "work in several processes": 263,

@@ -148,8 +148,10 @@ def test_texts_that_were_cut_are_counted_as_often_as_they_occur(bag):
 def test_what_is_added_to_texts_that_leave_room_and_which_cues_are_told(bag, monkeypatch):
     classifier, seen = TextClassifier(*bag), []
     monkeypatch.setattr(auditing, "POOL", 2)
-    monkeypatch.setattr(auditing, "try_insertions", lambda *given, **how: (seen.append((given, how)), ({}, None))[1])
-    monkeypatch.setattr(auditing, "find_defaults", lambda *given: seen.append(given))
+    tried = {}, None, [Wanted("room", 0), Wanted("soup", 1), Wanted("tea", 1)]
+    monkeypatch.setattr(auditing, "try_insertions", lambda *given, **how: (seen.append((given, how)), tried)[1])
+    monkeypatch.setattr(auditing, "find_defaults", lambda *given: (seen.append(given), SimpleNamespace(probes=(1,)))[1])
+    monkeypatch.setattr(auditing, "find_lead", lambda *given: seen.append(given[3:]))
     words = [made.candidate("tea", n_present=4), made.candidate("soup", n_present=5, collective=True, flip_rate=0.1)]
     words += [made.candidate("room", "negative", n_present=9), made.candidate("the", None, n_present=9)]
     words += [made.candidate("good", flip_rate=0.2, n_distinct=20, n_present=1)]
@@ -157,9 +159,10 @@ def test_what_is_added_to_texts_that_leave_room_and_which_cues_are_told(bag, mon
     keys, probs = np.array([0, 5, 7, 1, 6, 8], dtype=np.uint64), np.arange(10).reshape(5, 2) / 10
     pieces, config = lambda: [(np.arange(1, 6), encoded, probs)], AuditConfig(min_count=5)
     auditing._with_additions(made.audit(*words, n_distinct=7), classifier, pieces, keys, config)
-    ((_, texts, of_texts, wanted, _), how), (_, _, _, cues, names) = seen
+    ((_, texts, of_texts, wanted, _), how), (_, _, _, cues, names), (raising, *asked) = seen
     assert (texts, of_texts.tolist(), how) == (["good tea", "room"], [[0, 0.1], [0.6, 0.7]], {"n_texts": 7})
     assert wanted == [Wanted("soup", 1, 0, found=True), Wanted("room", 0)]
+    assert (raising, asked) == ({0: tried[2][:1], 1: tried[2][1:]}, [(1,), ("negative", "positive")])
     assert (cues, names) == ({"negative": ["room"], "positive": ["good", "tea", "soup"]}, ("negative", "positive"))
 
 

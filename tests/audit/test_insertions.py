@@ -16,8 +16,8 @@ from shortcut_guardrail.audit.insertions import (
     RECEIVERS,
     SCREENED_ON,
     Insertion,
+    Trial,
     Wanted,
-    _Trial,
     try_insertions,
     with_words,
 )
@@ -37,7 +37,7 @@ TEXTS = make_texts(300)
 
 def tried(answer, texts, *words: str, **values):
     wanted = [Wanted(word, 1, **values) for word in words]
-    return try_insertions(answer, texts, answer(texts), wanted, AuditConfig(), n_texts=len(texts))
+    return try_insertions(answer, texts, answer(texts), wanted, AuditConfig(), n_texts=len(texts))[:2]
 
 
 def test_a_word_that_moves_texts_is_found_and_its_neighbours_are_not():
@@ -56,6 +56,8 @@ def test_a_word_that_moves_texts_is_found_and_its_neighbours_are_not():
         one = try_insertions(answer, TEXTS, answer(TEXTS), [Wanted("honestly", 1)], strict, n_texts=300)[0]["honestly"]
         assert (one.found, one.p_value) == (False, pytest.approx(p))
     assert sums == Insertions(4, 4, 4 * (SCREENED_ON + 2 * RECEIVERS))
+    wanted = [Wanted(word, 1) for word in ("rather", "word9", "honestly")]
+    assert try_insertions(answer, TEXTS, answer(TEXTS), wanted, AuditConfig(), n_texts=300)[2] == wanted[::-2]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_words_and_random_ones_like_each_are_put_between_words():
     asked: list[str] = []
     none = lambda of: np.eye(2)[[0] * len(of)]  # noqa: E731
     texts = ["Soup tea", "soup bread", "soup tea"] * 10
-    trial = _Trial(lambda of: asked.extend(of) or none(of), texts, none(texts))
+    trial = Trial(lambda of: asked.extend(of) or none(of), texts, none(texts))
     assert (trial.vocabulary, trial.counts.tolist()) == (["bread", "tea", "soup"], [10, 20, 30])
     trial.like = str.upper  # each word of a phrase has a random one of its own
     assert trial.counted(Wanted("no room", 1)) == ("no room", 0, 0, 0, 0, 24)

@@ -41,7 +41,7 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
     wanted = [Wanted(c.text, report.label_names.index(c.pushes_towards or ""), found=True) for c in added]
     probs = guard.predict_proba(others)
     config = replace(AuditConfig(), top_k=512)  # all of them, at any cost
-    truth, _ = try_insertions(guard.predict_proba, others, probs, wanted, config, n_texts=10**6)
+    truth, _, _ = try_insertions(guard.predict_proba, others, probs, wanted, config, n_texts=10**6)
     planted = () if setting.endswith("/clean") else opened.data.shortcuts
     finder = WordFinder(planted)
     tried: list[dict[str, Any]] = []

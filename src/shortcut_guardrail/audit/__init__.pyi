@@ -20,6 +20,7 @@ from .evidence import Agreement as Agreement
 from .evidence import Candidate as Candidate
 from .evidence import ImportantToken as ImportantToken
 from .insertions import Insertions as Insertions
+from .leads import Lead as Lead
 from .naming import audit_content as audit_content
 from .naming import name_classes as name_classes
 from .naming import renamed as renamed

@@ -29,6 +29,7 @@ from .evidence import Agreement, Candidate, Intervals
 from .examples import TextsOf, find_details
 from .insertions import COST as ADDED
 from .insertions import POOL, Wanted, sides, try_insertions
+from .leads import find_lead
 from .measurements import Attributed, Measured, Shard, attribute, make_shard, measure
 from .phrases import acting_together, with_phrases
 from .results import AuditReport
@@ -240,10 +241,15 @@ def _with_additions(
             warnings.simplefilter("ignore", GuardrailWarning)  # of a copy that is cut; few are, see `ROOM`
             return classifier.predict_proba(copies)
 
-    found, tried = try_insertions(answer, texts, probs, wanted, config, n_texts=report.n_distinct)
+    found, tried, raising = try_insertions(answer, texts, probs, wanted, config, n_texts=report.n_distinct)
     candidates = tuple(replace(c, insertion=found.get(c.text)) for c in report.candidates)
     defaults = find_defaults(answer, texts, probs, _cues(report), report.label_names)
-    return replace(report, candidates=candidates, insertions=tried, defaults=defaults)
+    report = replace(report, candidates=candidates, insertions=tried, defaults=defaults)
+    with suppress(BudgetSpentError):
+        of_class = {number: [one for one in raising if one.target == number] for number in range(probs.shape[1])}
+        lead = find_lead(answer, texts, probs, of_class, defaults.probes, report.label_names)
+        report = replace(report, lead=lead)
+    return report
 
 
 def _cues(report: AuditReport) -> dict[str, list[str]]:

@@ -140,7 +140,7 @@ def find_defaults(
         cues: Words and phrases that push towards each class, by its name, the strongest first.
         label_names: The classes.
     """
-    asked, classes = _Asked(answer, len(label_names)), probs.argmax(axis=1)
+    asked, classes = Asked(answer, len(label_names)), probs.argmax(axis=1)
     sample = range(min(MOST_TEXTS, len(texts)))
     rng = np.random.default_rng(0)
     wrappers = tuple(_wrapper(asked, texts, classes, label_names, *one) for one in _recurring(texts))
@@ -158,7 +158,7 @@ def find_defaults(
     }
     probes = []
     for change, made in changes.items():
-        given, chosen = asked.about([_changed(texts[i], made) for i in sample])
+        given, chosen = asked.about([changed_text(texts[i], made) for i in sample])
         before = classes[chosen]
         counts = (asked.counts(of) for of in (before, before[given == before], given))
         probes.append(Probe(change, len(given), *counts))
@@ -188,7 +188,7 @@ def _drawn(bags: Sequence[Sequence[str]], rng: np.random.Generator) -> str:
     return bag[int(rng.integers(len(bag)))]
 
 
-class _Asked:
+class Asked:
     """Asks about texts, but for those of which nothing is left."""
 
     def __init__(self, answer: Answer, n_classes: int) -> None:
@@ -207,21 +207,16 @@ class _Asked:
 
 
 def _held_up(
-    asked: _Asked, texts: Sequence[Text], label: str, cues: tuple[str, ...], rng: np.random.Generator
+    asked: Asked, texts: Sequence[Text], label: str, cues: tuple[str, ...], rng: np.random.Generator
 ) -> HeldUp | None:
     """Texts of a class without its cues; `None` if too few hold one."""
     finder = WordFinder(cues)
     bearing = [text for text in texts if any(finder.present(part) for part in sides(text))][:MOST_TEXTS]
-    without = [_changed(text, lambda part: without_words(part, finder)) for text in bearing]
+    without = [changed_text(text, lambda part: without_words(part, finder)) for text in bearing]
     given, left = asked.about(without)
     if len(given) < LEAST_TEXTS:
         return None
-
-    def thinned(text: Text, shorter: Text) -> Text:
-        made = iter(sides(shorter))
-        return _changed(text, lambda part: _thinned(part, len(_spelled(next(made))), rng))
-
-    random, _ = asked.about([thinned(bearing[i], without[i]) for i in left])
+    random, _ = asked.about([thinned_as(bearing[i], without[i], rng) for i in left])
     return HeldUp(label, cues, len(given), asked.counts(given), asked.counts(random))
 
 
@@ -235,9 +230,9 @@ def _default(
     n = sum(probe.n for probe in empty)
     for number, label in enumerate(label_names):
         of_others = sum(predicted) - predicted[number]
-        if of_others < LEAST_TEXTS or not n or _low(sum(probe.given[number] for probe in empty), n) <= 0.5:
+        if of_others < LEAST_TEXTS or not n or low_end(sum(probe.given[number] for probe in empty), n) <= 0.5:
             continue
-        sure = len(empty) == 2 and min(_low(probe.given[number], probe.n) for probe in empty) > NEARLY_ALL
+        sure = len(empty) == 2 and min(low_end(probe.given[number], probe.n) for probe in empty) > NEARLY_ALL
         if reasons := (*["without content"] * sure, *_falls(number, label, probes, held_up)):
             return label, reasons
     return None, ()
@@ -251,21 +246,22 @@ def _falls(number: int, label: str, probes: Sequence[Probe], held_up: Sequence[H
             n_own, lost = one.n, one.n - one.given[number]
         else:
             n, gone, by_chance = n + one.n, gone + one.given[number], by_chance + one.by_chance[number]
-    if gone > by_chance and _more(gone, n, lost, n_own):
+    if gone > by_chance and is_more(gone, n, lost, n_own):
         yield "cues"
     halves = [probe for probe in probes if probe.change.endswith("half")]
     n_own, kept = sum(probe.before[number] for probe in halves), sum(probe.kept[number] for probe in halves)
     n, gone = sum(probe.n for probe in halves) - n_own, sum(probe.given[number] for probe in halves) - kept
-    if min(n, n_own) >= 2 * LEAST_TEXTS and _more(gone, n, n_own - kept, n_own):
+    if min(n, n_own) >= 2 * LEAST_TEXTS and is_more(gone, n, n_own - kept, n_own):
         yield "halves"
 
 
-def _more(gone: int, n: int, lost: int, n_own: int) -> bool:
+def is_more(gone: int, n: int, lost: int, n_own: int) -> bool:
     """Whether the first share is larger by `LEAST_FALL`, whatever they are within their intervals."""
-    return bool(n) and _low(gone, n) - (exact_interval(lost, n_own)[1] if n_own else 0.0) >= LEAST_FALL
+    return bool(n) and low_end(gone, n) - (exact_interval(lost, n_own)[1] if n_own else 0.0) >= LEAST_FALL
 
 
-def _low(successes: int, n: int) -> float:
+def low_end(successes: int, n: int) -> float:
+    """The lower end of a share's 95 % interval."""
     return exact_interval(successes, n)[0]
 
 
@@ -294,7 +290,7 @@ def _end(words: tuple[str, ...], n: int, place: str) -> tuple[str, ...]:
 
 
 def _wrapper(
-    asked: _Asked, texts: Sequence[Text], classes: Array, label_names: Sequence[str], words: str, place: str
+    asked: Asked, texts: Sequence[Text], classes: Array, label_names: Sequence[str], words: str, place: str
 ) -> Wrapper:
     """What texts are given with a wrapper, without it, and the wrapper with nothing in it."""
     side, n, left = 0 if place == "start" else -1, words.count(" ") + 1, {}
@@ -335,7 +331,7 @@ def without_words(text: str, finder: WordFinder) -> str:
     return " ".join("".join(c if kept else " " for c, kept in zip(text, keep, strict=True)).split())
 
 
-def _changed(text: Text, made: Callable[[str], str]) -> Text:
+def changed_text(text: Text, made: Callable[[str], str]) -> Text:
     """A text, or both of a pair, changed."""
     return made(text) if isinstance(text, str) else (made(text[0]), made(text[1]))
 
@@ -349,7 +345,12 @@ def _kept(text: str, keeps: Callable[[str], bool]) -> str:
     return " ".join(word for word in _spelled(text) if keeps(word))
 
 
-def _thinned(text: str, n: int, rng: np.random.Generator) -> str:
-    """So many of its words, drawn at random, in their order."""
-    words = _spelled(text)
-    return " ".join(words[int(i)] for i in np.sort(rng.permutation(len(words))[:n]))
+def thinned_as(text: Text, shorter: Text, rng: np.random.Generator) -> Text:
+    """As many of its words as a shorter one has, drawn at random, in their order; of a pair on both sides."""
+    made = iter(sides(shorter))
+
+    def thinned(part: str) -> str:
+        words, n = _spelled(part), len(_spelled(next(made)))
+        return " ".join(words[int(i)] for i in np.sort(rng.permutation(len(words))[:n]))
+
+    return changed_text(text, thinned)

@@ -88,7 +88,7 @@ class Insertions:
 
 def try_insertions(
     answer: Answer, texts: Sequence[Text], probs: Array, wanted: Sequence[Wanted], config: AuditConfig, *, n_texts: int
-) -> tuple[dict[str, Insertion], Insertions]:
+) -> tuple[dict[str, Insertion], Insertions, list[Wanted]]:
     """Put candidates into texts; see the head of this module.
 
     Args:
@@ -97,16 +97,22 @@ def try_insertions(
         probs: What the model answers to them, shape (len(texts), C).
         wanted: Candidates, the most interesting first.
         n_texts: Distinct texts of the audit, which bound the cost.
+
+    Returns:
+        The effect of each that was tried, by its name; the cost; and those that raise the probability of their class in
+        the few texts of the first round, tried or not, those first that raise it most.
     """
-    trial = _Trial(answer, texts, probs)
+    trial = Trial(answer, texts, probs)
     budget = int(COST * (2 + config.top_k) * n_texts)
     least = max(LEAST_TRIED, sum(one.found for one in wanted))
     screened = list(wanted[: min(MOST_SCREENED, max(least, budget // (2 * SCREENED_ON)))])
     most = min(MOST_TRIED, max(LEAST_TRIED, budget // (4 * RECEIVERS)))
-    tried = trial.best(screened, most)
+    gains = trial.gains(screened)
+    raising = sorted((one for one in screened if gains[one] > 0), key=lambda one: -gains[one])
+    tried = sorted(screened, key=lambda one: (not one.found, -gains[one]))[:most]
     counts = [seen for one in tried if (seen := trial.counted(one)) is not None]
     if not counts:
-        return {}, Insertions(len(screened), 0, trial.n_predictions)
+        return {}, Insertions(len(screened), 0, trial.n_predictions), raising
     names = [name for name, *_ in counts]
     changed, by_chance, only_it, only_chance, n = np.array([numbers for _, *numbers in counts]).T
     p = [mcnemar_greater(int(a), int(b)) if a + b else 1.0 for a, b in zip(only_it, only_chance, strict=True)]
@@ -119,10 +125,10 @@ def try_insertions(
         k, of, rate = int(changed[i]), int(n[i]), float(changed[i] / n[i])
         tests = float(max(p[i], pulls[i])), float(q[i]), bool(q[i] <= config.fdr)
         found[name] = Insertion(of, k, int(by_chance[i]), rate, exact_interval(k, of), *tests)
-    return found, Insertions(len(screened), len(found), trial.n_predictions)
+    return found, Insertions(len(screened), len(found), trial.n_predictions), raising
 
 
-class _Trial:
+class Trial:
     """The texts to put something into, the words that random ones are drawn from, and what was asked so far."""
 
     def __init__(self, answer: Answer, texts: Sequence[Text], probs: Array) -> None:
@@ -157,17 +163,14 @@ class _Trial:
 
         return free(others[:few], few), free(others[few:], RECEIVERS)
 
-    def best(self, screened: Sequence[Wanted], most: int) -> list[Wanted]:
-        """Those that the audit found, and those that raise the log-probability of their class most in a few texts."""
+    def gains(self, screened: Sequence[Wanted]) -> dict[Wanted, float]:
+        """How much each raises the log-probability of its class in a few texts, on average; -inf if none lacks it."""
         copies = [(one, at, row) for one in screened for at, row in enumerate(self.receivers(one)[0])]
-        if not copies:
-            return list(screened[:most])
         gains: dict[Wanted, list[float]] = {one: [] for one in screened}
-        after = self.ask([self.copy(row, one, [one.text], at) for one, at, row in copies])
+        after = self.ask([self.copy(row, one, [one.text], at) for one, at, row in copies]) if copies else ()
         for (one, _, row), probs in zip(copies, after, strict=True):
             gains[one].append(float(np.log((probs[one.target] + 1e-9) / (self.probs[row, one.target] + 1e-9))))
-        mean = {one: float(np.mean(of)) if of else -np.inf for one, of in gains.items()}
-        return sorted(screened, key=lambda one: (not one.found, -mean[one]))[:most]
+        return {one: float(np.mean(of)) if of else -np.inf for one, of in gains.items()}
 
     def counted(self, one: Wanted) -> tuple[str, int, int, int, int, int] | None:
         """The name, predictions that it changes, that random words change, that only one of the two does, and texts."""
@@ -192,11 +195,16 @@ class _Trial:
 
     def copy(self, row: int, one: Wanted, words: Sequence[str], at: int) -> Text:
         """A text with words put in on a side: `at` says where, by turns."""
-        text, place = self.texts[row], PLACES[at % len(PLACES)]
-        if isinstance(text, str):
-            return with_words(text, words, place)
-        put = [with_words(part, words, place) if side == one.side else part for side, part in enumerate(text)]
-        return (put[0], put[1])
+        return put_in(self.texts[row], one.side, words, at)
+
+
+def put_in(text: Text, side: int, words: Sequence[str], at: int) -> Text:
+    """A text, or a side of a pair, with words put in: `at` says where, by turns."""
+    place = PLACES[at % len(PLACES)]
+    if isinstance(text, str):
+        return with_words(text, words, place)
+    put = [with_words(part, words, place) if number == side else part for number, part in enumerate(text)]
+    return (put[0], put[1])
 
 
 def with_words(text: str, words: Sequence[str], place: str) -> str:

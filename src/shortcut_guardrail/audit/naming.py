@@ -10,7 +10,9 @@ from ..data import LabelNames, checked, class_names, json_content, to_json, writ
 
 NAMES_FILE = "label_names.json"
 
-_CLASSES = frozenset({"after", "alone", "before", "default", "label", "masked_label", "pushes_towards", "true_label"})
+_CLASSES = frozenset(
+    {"after", "alone", "before", "default", "label", "left", "masked_label", "pushes_towards", "true_label"}
+)
 """Keys of an audit that say a class."""
 
 

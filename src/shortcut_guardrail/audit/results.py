@@ -30,6 +30,7 @@ from .defaults import Defaults
 from .erasures import Erasures
 from .evidence import Agreement, Candidate, ImportantToken
 from .insertions import Insertions
+from .leads import Lead
 from .sampling import Sampled
 
 if TYPE_CHECKING:  # PyTorch takes seconds to import, and results are read without it.
@@ -73,6 +74,7 @@ class AuditReport(Shown):
             one. `None` in the audit of an earlier version, which used the mask token.
         insertions: How many candidates were added to texts without them; `None` if none was.
         defaults: What is predicted without content and without cues; `None` if it was not measured.
+        lead: What the words of a class do as a group, where texts without content are given another one.
         inputs: What is kept of every text; `None` for an audit in shards, and for one that is read from its folder.
         probs: Class probabilities of each text, shape (N, C), float32.
         answers: How many texts, whole or without words, were predicted for this audit; `None` if that was not counted.
@@ -106,6 +108,7 @@ class AuditReport(Shown):
     erasures: Erasures | None = None
     insertions: Insertions | None = None
     defaults: Defaults | None = None
+    lead: Lead | None = None
     inputs: Measured | None = None
     probs: Array | None = field(default=None, compare=False)
     would_take: tuple[Any, ...] | None = None

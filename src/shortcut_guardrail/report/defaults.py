@@ -1,4 +1,4 @@
-"""What is said of a model's default class, of the cues that are missing then, and of the shape of texts."""
+"""What is said of a model's default class, of words that lead to another one, and of the shape of texts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,19 @@ Document = Mapping[str, Any]
 
 
 def defaults_said(document: Document) -> list[str]:
-    """The default class in a sentence, and the cues that hold the others up; wrappers that decide. A paragraph each."""
+    """The default class, the cues that hold the others up or the words that lead to them, and wrappers that decide.
+
+    A paragraph each.
+    """
     found = document.get("defaults")
     if not found:
         return []
     labels, default = list(document["label_names"]), found["default"]
-    said = []
+    lead, said = document.get("lead"), []
+    words = {}
+    # Where the cues are few, what is said of them is said of the words as well.
+    if lead and lead["found"] and default in (None, lead["left"]) and "cues" not in found["reasons"]:
+        words[lead["label"]] = _led(lead, document)
     if default is not None:
         number = labels.index(default)
         asked = [p for p in found["probes"] if p["change"] in _SAID and p["n"]]
@@ -31,9 +38,12 @@ def defaults_said(document: Document) -> list[str]:
             "labelled texts without the cues, may."
         )
         held_up = [one for one in found["held_up"] if one["label"] != default]
-        said += [_without_cues(one, default, number, found["reasons"]) for one in held_up]
+        cues = {one["label"]: _without_cues(one, default, number, found["reasons"]) for one in held_up}
+        said += (cues | words).values()
         if "halves" in found["reasons"]:
             said.append(_halves([p for p in found["probes"] if p["change"].endswith("half")], default, number))
+    else:
+        said += words.values()
     return [*said, *(_wrapper(one) for one in found["wrappers"] if _decides(one))]
 
 
@@ -51,6 +61,24 @@ def _without_cues(one: Document, default: str, number: int, reasons: Sequence[st
         "many random words are."
     )
     return said if "cues" in reasons else f"{said} So these are not all of its cues."
+
+
+def _led(one: Document, document: Document) -> str:
+    """What leads to a class: its words as a group, taken from texts and put into others."""
+    left, number = one["left"], list(document["label_names"]).index(one["left"])
+    empty = next(p for p in document["defaults"]["probes"] if p["change"] == "function words")
+    words = some([f"“{cut(visible_name(word), 28)}”" for word in one["words"]])
+    n, n_added = one["n"], one["n_added"]
+    gone, chance = percent(one["gone"] / n, 0), percent(one["by_chance"] / n, 0)
+    added, added_chance = percent(one["added"] / n_added, 0), percent(one["added_by_chance"] / n_added, 0)
+    said = (
+        f"A text gets '{one['label']}' for words that it holds: {words}. Put into {n_added} other texts together, "
+        f"{one['put_in']} of the strongest change {added} to '{one['label']}', and as many random words "
+        f"{added_chance}. Without all of these words {gone} of {n} texts with some "
+        f"({interval(*exact_interval(one['gone'], n))}) are given '{left}', and {chance} without as many random words. "
+        f"Of texts of function words alone {percent(empty['given'][number] / empty['n'], 0)} are given '{left}'."
+    )
+    return f"{said} One of these words alone may change little, and the list need not be complete."
 
 
 def _halves(probes: Sequence[Document], default: str, number: int) -> str:

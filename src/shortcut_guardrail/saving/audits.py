@@ -21,6 +21,7 @@ from ..audit import (
     Defaults,
     Erasures,
     Insertions,
+    Lead,
     Sampled,
     read_result,
 )
@@ -77,6 +78,7 @@ class Layout(TypedDict):
     erasures: NotRequired[Erasures | None]
     insertions: NotRequired[Insertions | None]
     defaults: NotRequired[Defaults | None]
+    lead: NotRequired[Lead | None]
     segmenter: NotRequired[str | None]
     sample: NotRequired[Sampled | None]
     answers: NotRequired[Count | None]
