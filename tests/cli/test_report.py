@@ -14,7 +14,6 @@ from shortcut_guardrail.audit.conditions import GateOutcome
 from shortcut_guardrail.audit.evidence import Intervals
 from shortcut_guardrail.cards.card import Flip
 from shortcut_guardrail.cli.compare import exit_by
-from shortcut_guardrail.report.html import render_audit
 from shortcut_guardrail.saving.audits import Layout, read_audit
 
 TEXT = "Honestly, the soup was cold."
@@ -50,15 +49,9 @@ def write(tmp_path):
     return store
 
 
-def test_a_stored_audit_as_a_page(ok, write, tmp_path):
-    report, page = full_audit(), tmp_path / "r.html"
-    path = write("audit.json", report)
-    out, err = ok("report", path, "--out", page)
-    assert (err, "! " in out, "honestly" in out) == ("", True, True)
-    assert out.endswith(f"Written: {page}\n")
-    assert page.read_text(encoding="utf-8") == render_audit(report)
-    ok("report", path, "--out", page, "--redact", "--overwrite")
-    assert "was cold" not in page.read_text(encoding="utf-8")
+def test_a_stored_audit_as_a_page_without_texts(ok, write, tmp_path):
+    ok("report", write("audit.json", full_audit()), "--out", tmp_path / "r.html", "--redact")
+    assert "was cold" not in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
 def test_half_a_surrogate_pair_is_no_obstacle(cli, write, tmp_path):
@@ -211,15 +204,11 @@ def test_a_malformed_condition_is_bad_input_before_anything_is_read(refused, tmp
     assert not (tmp_path / "audit").exists()
 
 
-def test_what_audit_prints_fits_and_what_it_writes_can_be_shown(ok, model_folder, data, tmp_path, monkeypatch):
+def test_what_audit_prints_fits_and_what_it_writes_can_be_compared(ok, model_folder, data, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(tmp_path)
     lines = ok("audit", model_folder, data, "--out", "audit")[0].splitlines()
     assert max(len(line) for line in lines if not line.startswith("  shortcut-guardrail ")) <= 80
-    written = ("Written: audit/audit.json", "audit/report.html", "audit/important_tokens.jsonl (input by input)")
-    assert [line.strip() for line in lines[-3:]] == list(written)
-    assert ok("report", "audit/audit.json", "--out", "again.html")[1] == ""
-    assert Path("again.html").read_text(encoding="utf-8") == Path("audit/report.html").read_text(encoding="utf-8")
     ok("compare", "audit/audit.json", "audit/audit.json", "--max-increase", "mstps=0")
 
 
