@@ -20,9 +20,9 @@ EXPERIMENTS = ROOT / "bench" / "experiments"
 FOLDERS = sorted(path.parent.name for path in EXPERIMENTS.glob("*/run.py"))
 
 
-def experiment(name, monkeypatch):
-    """The program of an experiment, imported."""
-    spec = importlib.util.spec_from_file_location(f"{name}_run", EXPERIMENTS / name / "run.py")
+def experiment(name, monkeypatch, program="run"):
+    """A program of an experiment, imported."""
+    spec = importlib.util.spec_from_file_location(f"{name}_{program}", EXPERIMENTS / name / f"{program}.py")
     assert spec is not None
     assert spec.loader is not None
     found = importlib.util.module_from_spec(spec)
@@ -201,3 +201,43 @@ def test_stored_exports_predict_what_the_guards_predict(monkeypatch):
             assert max(found[exact]["largest_difference"] for exact in ("merged", "onnx")) < 1e-4
             assert {found[exact]["same_labels"] for exact in ("merged", "onnx")} == {1}
     assert {found["model"] for found in stored["results"]} == {*run.FAMILIES, "MiniLM"}
+
+
+def test_a_sample_is_compared_with_all_texts_and_with_those_outside_it(monkeypatch):
+    large = experiment("samples", monkeypatch, "large")
+
+    def word(text, n, *, of=None, flips=0.0, status="not_flagged", change=-0.4):
+        between = SimpleNamespace(flip_rate=(0.187, 0.813), mean_change=(-0.5, -0.3))  # of 5 in 10
+        told = {"n_present": n, "n_distinct": n, "n_texts": of, "flip_rate": flips, "mean_change": change}
+        told |= {"status": status, "flagged": status == "flagged", "relative_effect": float("nan")}
+        return SimpleNamespace(text=text, interval=between, **told)
+
+    sample = [word("own", 10, of=100, flips=0.5, status="flagged"), word("rare", 9, of=100), word("new", 50, of=100)]
+    theirs = [word("own", 100, flips=0.2), word("rare", 90), word("verily", 400, status="flagged", change=0)]
+    full = SimpleNamespace(candidates=theirs, n_distinct=1000)
+    # 20 of all 100 flips and 15 of the other 90: .2 is in the interval, and .167 below it. 10 of 100 may be a tenth.
+    held = {"shares": [1, 1], "flip_rates": [1, 1], "flip_rates_outside": [0, 1], "changes": [1, 1]}
+    assert large.held(sample, full) == held
+    theirs[0] = word("own", 300, flips=0.5, change=-0.6)  # .3 is not between .049 and .176
+    held = {"shares": [0, 1], "flip_rates": [1, 1], "flip_rates_outside": [1, 1], "changes": [0, 1]}
+    assert large.held(sample, full) == held
+    found = [(one["word"], one["n"], one["status"]) for one in large.flags(sample, theirs)]
+    assert found == [
+        ("verily", [0, 400], [None, "flagged"]),
+        (None, [10, 300], ["flagged", "not_flagged"]),
+    ]
+
+
+def test_clauses_are_taken_once_and_called_good_where_their_text_is(monkeypatch, tmp_path):
+    large = experiment("samples", monkeypatch, "large")
+    monkeypatch.setattr(large, "FILES", {"Yelp": ("y.csv",), "MultiNLI": ("m.csv",)})
+    (tmp_path / "y.csv").write_text('label,text\n5,"So very good, I said. Go there!"\n3,"It was so so!"\n')
+    (tmp_path / "m.csv").write_text('label,premise,hypothesis\n0,"So very good, no","He was there."\n')
+    found = large.clauses(tmp_path)
+    assert [tuple(one) for one in found] == [
+        ("So very good,", "Yelp", "5"),
+        ("It was so so!", "Yelp", "3"),
+        ("He was there.", "MultiNLI", "0"),
+    ]
+    assert large.labelled(found, "good")[0] == ["So very good,"]
+    assert large.labelled(found, "source")[1].tolist() == ["Yelp", "Yelp", "MultiNLI"]
