@@ -112,3 +112,7 @@ def test_texts_with_words_of_a_card_that_was_just_decided_are_not_asked_about(mo
         answers = SimpleNamespace(to_questions=lambda said=said: said, arrived=dict)
         found = deciding.remaining(questions, answers, "anna")
         assert (found.most, found.least) == (left, least)
+    keys[:] = [Key(f"s{i}", card, "a", f"{card}{i}", i) for card in "cd" for i in range(10)]  # texts with both
+    questions = SimpleNamespace(asked=[SimpleNamespace(id=f"s{i}") for i in range(10)])
+    found = deciding.remaining(questions, SimpleNamespace(to_questions=dict, arrived=dict), "anna")
+    assert (found.most, found.least) == (10, 8)
