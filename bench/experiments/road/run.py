@@ -6,9 +6,10 @@
 
 The commands of the tutorial are called in turn: an audit of the demo's deployment texts, questions about two word
 groups, answers (the demo's labels), the repair, a sample to label, and a certificate from the labelled test texts. Each
-is a process of its own, of one thread.
+is a process of its own.
 
-- `seconds`: of the processor, for a command. Measure with nothing else running; both versions in one call.
+- `seconds`: of the processor, on one thread. Measure both versions in one call, with nothing else running.
+- `clock`: seconds by the clock, with as many threads as PyTorch takes. The same holds.
 - `tokens`: how many the model read, padding included. They are counted in calls of their own.
 
 Finished cases are kept. Called again, the command measures what is missing.
@@ -24,6 +25,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -84,6 +86,13 @@ def answer(file: Path, truth: Mapping[str, str]) -> None:
         writer.writerows(rows)
 
 
+def clocked(call: Callable[[str], str]) -> float:
+    """Seconds that a command takes by the clock."""
+    before = time.monotonic()
+    call(CALL)
+    return round(time.monotonic() - before, 1)
+
+
 def timed(call: Callable[[str], str]) -> float:
     """Seconds of the processor that a command takes."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -97,10 +106,14 @@ def counted(call: Callable[[str], str]) -> int:
     return int(call(COUNTED).rsplit("tokens ", 1)[1].split()[0])
 
 
+HOW: dict[str, Callable[[Callable[[str], str]], float]] = {"seconds": timed, "clock": clocked, "tokens": counted}
+
+
 def measure(version: str, what: str, *, args: argparse.Namespace) -> dict[str, Any]:
     """One version of the library, all commands."""
     tree = args.then if version == "then" else Path(__file__).resolve().parents[3]
-    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "HF_HUB_OFFLINE": "1"}
+    environment |= {} if what == "clock" else {"OMP_NUM_THREADS": "1"}
     commit = subprocess.run(
         ["git", "-C", tree, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
     )
@@ -124,7 +137,7 @@ def measure(version: str, what: str, *, args: argparse.Namespace) -> dict[str, A
                     raise SystemExit(f"{version}, {arguments[0]}: {done.stderr[-2000:]}")
                 return done.stderr
 
-            found[name] = timed(call) if what == "seconds" else counted(call)
+            found[name] = HOW[what](call)
             print(version, what, name, found[name], flush=True)
     return {"commit": commit.stdout.strip(), "commands": found}
 
@@ -134,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--demo", type=Path, required=True, help="A folder that `shortcut-guardrail demo` wrote.")
     parser.add_argument("--then", type=Path, required=True, help="A checkout of the earlier version.")
-    parser.add_argument("--what", nargs="+", choices=("seconds", "tokens"), default=("seconds", "tokens"))
+    parser.add_argument("--what", nargs="+", choices=HOW, default=tuple(HOW))
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args(arguments)
     cases = [{"what": what, "version": version} for what in args.what for version in ("then", "now")]
