@@ -16,8 +16,8 @@ are put into a few texts of other classes, those that raise it most first, `MOST
   of like frequency do.
 
 Shares are compared at the ends of their 95 % intervals that speak against it, and "larger" and "more" are by
-`defaults.LEAST_FALL`: one comparison is wrong in at most 2.5 % of all classifiers. The search ends where it is settled
-that they do not lead. Ours; what it finds, rightly and wrongly, is in docs/research/guard-models.md.
+`defaults.LEAST_FALL`. That bounds no error rate, since the words were chosen on the same texts. The search ends where
+it is settled that they do not lead. Ours; what it finds, rightly and wrongly, is in docs/research/guard-models.md.
 """
 
 from __future__ import annotations
