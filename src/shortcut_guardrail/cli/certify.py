@@ -103,10 +103,7 @@ def certify(
         rows = read_data(labelled, **columns.given(), label=loading.label_of(guard), require_labels=True)
         options.check_same_kind(around, rows)
     loaded = load_guard(guard, loading)
-    texts: Any = []
-    labels: list[int] = []
-    if rows is not None:
-        texts, labels = list(rows.texts), options.class_ids(rows, loaded)
+    texts, labels = ([], []) if rows is None else (rows.texts, options.class_ids(rows, loaded))
     before = loaded.debias_strength
     with output.progress() as progress:
         kept = _kept_in(guard)

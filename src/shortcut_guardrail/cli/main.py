@@ -66,11 +66,12 @@ app.command(
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
     add_help_option=False,  # everything after the name is the other distribution's
 )(benchmark.benchmark)
+_COMMAND = typer.main.get_command(app)  # once: it reads the options of all commands
 
 
 def call(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit status."""
-    return run(lambda: app(list(arguments), standalone_mode=False))
+    return run(lambda: _COMMAND(list(arguments), standalone_mode=False))
 
 
 def main() -> None:
