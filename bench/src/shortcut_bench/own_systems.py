@@ -7,7 +7,9 @@ kind is made, and not before.
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from importlib.metadata import EntryPoint, entry_points
+from functools import cache
+from importlib import metadata
+from importlib.metadata import EntryPoint
 from typing import Any
 
 from shortcut_guardrail.errors import ConfigError
@@ -16,6 +18,12 @@ from .systems import Need, System
 
 GROUP = "shortcut_bench.systems"
 _METHODS = ("config", "fit")
+
+
+@cache
+def entry_points(*, group: str) -> metadata.EntryPoints:
+    """The entry points of a group; to find them is to read what every installed distribution says of itself."""
+    return metadata.entry_points(group=group)
 
 
 def own_systems(taken: Container[str]) -> dict[str, Callable[..., System]]:
