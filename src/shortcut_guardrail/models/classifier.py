@@ -57,6 +57,9 @@ def share_weights(model: Module) -> Module:
     """
     memo: dict[int, Any] = {id(p): nn.Parameter(p.detach(), requires_grad=False) for p in model.parameters()}
     memo.update({id(b): b.detach() for b in model.buffers()})
+    # Half of the time went to copying empty dictionaries, of hooks that nobody has set.
+    held = (kept for module in model.modules() for kept in vars(module).values() if isinstance(kept, dict))
+    memo.update({id(kept): type(kept)() for kept in held if not kept})
     return copy.deepcopy(model, memo).eval()
 
 
@@ -194,7 +197,7 @@ class TextClassifier:
     @one_at_a_time
     def encode(self, texts: Texts, *, progress: Progress | None = None) -> EncodedTexts:
         """Tokenise N texts, or N (text, pair) tuples, once; everything after this works on ids."""
-        (cut, held), controls = np.zeros((2, len(texts)), dtype=bool), _control_ids(self.tokenizer)
+        (cut, held), controls = np.zeros((2, len(texts)), dtype=bool), set(_control_ids(self.tokenizer))
         encoded = EncodedTexts(texts, [], [] if self._takes_segments else None, [], [], [], cut, held)
         for start in range(0, len(texts), _TOKENIZER_CHUNK):
             chunk = texts[start : start + _TOKENIZER_CHUNK]
@@ -212,26 +215,26 @@ class TextClassifier:
                 encoded.ordinary.append(segments >= 0)
                 encoded.offsets.append(np.array(encoding.offsets, dtype=np.int32).reshape(-1, 2))
                 encoded.segments.append(segments)
-                cut[i], held[i] = bool(encoding.overflowing), np.isin(ids[segments >= 0], controls).any()
+                cut[i], held[i] = bool(encoding.overflowing), not controls.isdisjoint(ids[segments >= 0].tolist())
             if progress is not None:
                 progress("Tokenising", start + len(chunk), len(texts))
         return encoded
 
     def collate(self, encoded: EncodedTexts, indices: Sequence[int] | Array) -> Batch:
         """Pad some texts to the longest of them, on the right, so that position 0 stays the first token."""
-        rows = np.array(indices, dtype=np.int64)
+        rows, lengths = np.array(indices, dtype=np.int64), np.array([len(encoded.input_ids[i]) for i in indices])
+        there = np.arange(lengths.max()) < lengths[:, None]
 
         def padded(arrays: list[Array], value: int) -> Tensor:
-            tensors = [torch.as_tensor(arrays[i], dtype=torch.int64) for i in rows]
-            return nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=value).to(self.device)
+            filled = np.full(there.shape, value, dtype=np.int64)
+            filled[there] = np.concatenate([arrays[i] for i in rows])
+            return torch.from_numpy(filled).to(self.device)
 
-        ids = padded(encoded.input_ids, self.tokenizer.pad_token_id)
-        lengths = torch.tensor([len(encoded.input_ids[i]) for i in rows], device=self.device)
         types = encoded.token_type_ids
         return Batch(
             indices=rows,
-            input_ids=ids,
-            attention_mask=(torch.arange(ids.shape[1], device=self.device) < lengths[:, None]).long(),
+            input_ids=padded(encoded.input_ids, self.tokenizer.pad_token_id),
+            attention_mask=torch.from_numpy(there.astype(np.int64)).to(self.device),
             token_type_ids=None if types is None else padded(types, self.tokenizer.pad_token_type_id),
             ordinary=padded(encoded.ordinary, 0).bool(),
         )
