@@ -403,15 +403,13 @@ def _agreement(scores: Array, drops: Array) -> tuple[Array, Array]:
     """Rank correlation of scores and absolute effects within each text, and whether both agree on the first unit."""
     from scipy.stats import rankdata
 
+    there, effects = ~np.isnan(scores), np.abs(drops)
+    best = [np.where(there, of, -np.inf).argmax(axis=1) for of in (scores, effects)]
+    ranks = (rankdata(np.where(there, of, np.nan), axis=1, nan_policy="omit") for of in (scores, effects))
+    n = there.sum(axis=1, keepdims=True)
+    score, effect = (np.where(there, of - (n + 1) / 2, 0) for of in ranks)  # ranks have this mean, tied or not
+    spread = np.sqrt((score**2).sum(axis=1) * (effect**2).sum(axis=1))
+    defined = (n[:, 0] >= 3) & (spread > 0)
     correlation = np.full(len(scores), np.nan, dtype=np.float32)
-    effects = np.abs(drops)
-    top = np.zeros(len(scores), dtype=bool)
-    for i in range(len(scores)):
-        there = ~np.isnan(scores[i])
-        if not there.any():
-            continue
-        top[i] = bool(effects[i][there].argmax() == scores[i][there].argmax())
-        if there.sum() >= 3 and np.ptp(effects[i][there]) > 0 and np.ptp(scores[i][there]) > 0:
-            ranks = rankdata(scores[i][there]), rankdata(effects[i][there])
-            correlation[i] = np.corrcoef(*ranks)[0, 1]
-    return correlation, top
+    correlation[defined] = ((score * effect).sum(axis=1)[defined] / spread[defined]).clip(-1, 1)
+    return correlation, there.any(axis=1) & (best[0] == best[1])

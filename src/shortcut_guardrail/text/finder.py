@@ -18,6 +18,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from ..typing import Array
 from .characters import APOSTROPHES, TYPED_APOSTROPHES, UNSPACED
 from .content import content_spans
 from .folding import fold, in_word, without_width
+from .segmenters import Segmenter, segmenter_in_use
 from .words import word_spans
 
 if TYPE_CHECKING:  # PyTorch takes seconds to import, and plain texts are searched without it.
@@ -101,7 +103,7 @@ class WordFinder:
 
     def present(self, text: str) -> bool:
         """Whether any of the words occurs in the text."""
-        return bool(self.find(text))
+        return bool(self.find(text)) if self._kept else any(True for _ in self._occurrences(text))
 
     def _occurrences(self, text: str) -> Iterator[Occurrence]:
         folded, edges = fold(text), None
@@ -110,7 +112,7 @@ class WordFinder:
             while match := pattern.search(folded.text, at):
                 at = match.start() + 1
                 if (span := folded.span(*match.span())) is not None:
-                    edges = edges or _edges(text)  # most texts hold nothing, and are not cut into words
+                    edges = edges or _edges(text, segmenter_in_use())  # most texts hold nothing, and are not cut
                     if edges.issuperset(span):
                         yield Occurrence(word, *span)
 
@@ -194,21 +196,21 @@ def _pattern(word: str) -> str:
     return pattern
 
 
-def _edges(text: str) -> frozenset[int]:
-    """Where an occurrence may start or end in a text."""
+@lru_cache(maxsize=1024)  # one word after the other is looked for in the same texts
+def _edges(text: str, segmenter: Segmenter | None) -> frozenset[int]:
+    """Where an occurrence may start or end in a text that is cut into words with the segmenter in use."""
     spans = word_spans(text)
-    edges: set[int] = set()
+    joining = {i for i in range(len(spans)) if _joining_underscores(text, spans, i)} if "_" in text else set()
+    edges = {at + side for at, character in enumerate(text) if character in APOSTROPHES for side in (0, 1)}
     for i, (start, end) in enumerate(spans):
-        if _joining_underscores(text, spans, i):
+        if i in joining:
             edges -= {start}
             continue
         while start < end and without_width(text[start]):
             start += 1
         while end > start and without_width(text[end - 1]):
             end -= 1
-        after_joint = i > 0 and _joining_underscores(text, spans, i - 1)
-        edges |= {end} if after_joint else {start, end}
-        edges |= {j + side for j in range(start, end) if text[j] in APOSTROPHES for side in (0, 1)}
+        edges |= {end} if i - 1 in joining else {start, end}
         if start < end and text[start] == "#" and in_word(text[end - 1]):
             edges.add(start + 1)
     for negation in _NEGATION.finditer(text):

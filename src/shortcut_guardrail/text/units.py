@@ -7,7 +7,7 @@ tokens can be nothing but the space before a word. What a word is: see `words`.
 
 import unicodedata
 from collections import Counter
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,42 +68,40 @@ def _words_of(encoded: EncodedTexts, index: int) -> tuple[Array, Array]:
         tokens = np.flatnonzero(encoded.ordinary[index] & (encoded.segments[index] == segment))
         if not len(tokens):
             continue
-        text = encoded.text_of(index, segment)
-        at = np.full(len(text) + 1, -1, dtype=np.int32)
+        text, offsets = encoded.text_of(index, segment), encoded.offsets[index][tokens].tolist()
+        at = [-1] * (len(text) + 1)
         for word, (start, end) in enumerate(word_spans(text)):
-            at[start:end] = word
-        for group in _group(at, encoded.offsets[index][tokens]):
-            members = tokens[group]
-            units[members] = len(spans)
-            spans.append((*_extent(text, encoded.offsets[index][members]), segment))
+            at[start:end] = [word] * (end - start)
+        for group in _group(at, offsets):
+            units[tokens[group]] = len(spans)
+            spans.append((*_extent(text, [offsets[token] for token in group]), segment))
     return units, np.array(spans, dtype=np.int32).reshape(-1, 3)
 
 
-def _group(at: Array, offsets: Array) -> list[list[int]]:
+def _group(at: list[int], offsets: Sequence[tuple[int, int]]) -> list[list[int]]:
     """Lists of neighbouring tokens that touch a common word; tokens without a character go with the next ones."""
     groups: list[list[int]] = []
     pending: list[int] = []
     last = -1  # the last word that the open group touches
-    for token, (start, end) in enumerate(offsets.tolist()):
-        touched = at[start:end]
-        touched = touched[touched >= 0]
-        if not len(touched):
+    for token, (start, end) in enumerate(offsets):
+        touched = [word for word in at[start:end] if word >= 0]
+        if not touched:
             pending.append(token)
         elif groups and touched[0] <= last:
             groups[-1] += [*pending, token]
-            pending, last = [], max(last, int(touched[-1]))
+            pending, last = [], max(last, touched[-1])
         else:
             groups.append([*pending, token])
-            pending, last = [], int(touched[-1])
+            pending, last = [], touched[-1]
     if not groups:
         return [pending] if pending else []
     groups[-1] += pending
     return groups
 
 
-def _extent(text: str, offsets: Array) -> tuple[int, int]:
+def _extent(text: str, offsets: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """Where the characters of some tokens stand, accents that the tokenizer took off included, white space not."""
-    start, end = int(offsets[:, 0].min()), int(offsets[:, 1].max())
+    start, end = min(start for start, _ in offsets), max(end for _, end in offsets)
     while end < len(text) and unicodedata.combining(text[end]):
         end += 1
     piece = text[start:end]
