@@ -11,6 +11,7 @@ import gc
 import os
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # Before anything reads it: what is tiny gains nothing by a second thread, which waits by computing, and a third of all
@@ -60,9 +61,17 @@ def _few_threads():
     torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_search_for_garbage():
+    # Transformers' trainings begin with a full collection each, which goes through all that the libraries hold.
+    from accelerate.utils import memory
+
+    with mock.patch.object(memory, "gc"):
+        yield
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _little_garbage_to_look_for():
-    # Every training begins with a full collection, half a second of which goes to what the imported libraries hold.
     gc.collect()
     gc.freeze()
 

@@ -9,9 +9,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-import torch
-from safetensors.torch import load_file
-
 from shortcut_guardrail.cli.main import call
 
 PROGRAM = """
@@ -24,15 +21,11 @@ for port, arguments in json.loads(sys.argv[1]):
 """Runs one command line after another, for which it imports everything once."""
 
 
-def fit(
-    model_folder: Path, data: Path, out: Path, *, processes: int, variants: Mapping[str, Sequence[str]]
-) -> dict[str, dict[str, torch.Tensor]]:
-    """Fit with each of some options, in this process or in several as `torchrun` would start them; the adapters."""
+def fits(model_folder: Path, data: str | Path, out: Path, variants: Mapping[str, Sequence[str]]) -> list[list[str]]:
+    """Command lines that fit, each with some options into a folder of its own in `out`."""
     start = ["fit", str(model_folder), str(data), "--strategy", "maskcl", "--strength", "1"]
     start += ["--set", "adapter.epochs=2", "--set", "adapter.batch_size=3"]
-    commands = [[*start, "--out", str(out / name), *more] for name, more in variants.items()]
-    run(processes, commands)
-    return {name: load_file(out / name / "adapter_model.safetensors") for name in variants}
+    return [[*start, "--out", str(out / name), *more] for name, more in variants.items()]
 
 
 def run(processes: int, commands: list[list[str]]) -> None:

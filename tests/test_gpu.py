@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from in_processes import fit as fit_in_processes
+from in_processes import fits, run
 from shortcut_guardrail import ShortcutGuardrail, preset
 from shortcut_guardrail.attribution.occlusion import masking_effects
 from shortcut_guardrail.attribution.saliency import find_important_tokens, token_scores
@@ -118,8 +118,9 @@ def test_two_processes_share_one_gpu(model_folder, write_csv, tmp_path, device, 
     data = write_csv("texts.csv", *((text,) for text in SHORTCUT_TEXTS), header=("text",))
     more = ("--device", device, *(("--strategy", "distill", "--shortcut", "honestly") if strategy == "distill" else ()))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0])
-    how = {"variants": {"": more}}
-    one, two = (fit_in_processes(model_folder, data, tmp_path / str(n), processes=n, **how)[""] for n in (1, 2))
+    for n in (1, 2):
+        run(n, fits(model_folder, data, tmp_path, {str(n): more}))
+    one, two = (load_file(tmp_path / str(n) / "adapter_model.safetensors") for n in (1, 2))
     for name, tensor in one.items():
         torch.testing.assert_close(tensor, two[name], rtol=5e-3, atol=1e-5)
 

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.distributed as dist
+from safetensors.torch import load_file
 
-from in_processes import fit, run
+from in_processes import fits, run
 from shortcut_guardrail import AuditConfig, ConfigError, RunError, ShortcutGuardrail
 from shortcut_guardrail.data import MemoryTexts
 from shortcut_guardrail.models import distributed as processes
@@ -19,18 +20,35 @@ DISTILL = ("--strategy", "distill", "--shortcut", "honestly", "--set", "adapter.
 VARIANTS = {"uneven": (), "distill": DISTILL}
 
 
-def test_two_processes_train_the_adapter_that_one_trains(model_folder, write_csv, tmp_path):
-    data = write_csv("texts.csv", *((text,) for text in SHORTCUT_TEXTS), header=("text",))
-    outs = [tmp_path / str(n) for n in (1, 2)]
-    one, two = (fit(model_folder, data, out, processes=int(out.name), variants=VARIANTS) for out in outs)
-    for variant, adapter in one.items():
-        assert adapter.keys() == two[variant].keys()
-        for name, tensor in adapter.items():
-            torch.testing.assert_close(tensor, two[variant][name], rtol=1e-3, atol=1e-6)
-        assert any(tensor.abs().max() > 1e-4 for name, tensor in adapter.items() if "lora_B" in name)
+@pytest.fixture(scope="module")
+def outs(model_folder, tmp_path_factory):
+    """What one process and what two write, from the same command lines: a folder each."""
+    place = tmp_path_factory.mktemp("processes")
+    labelled = [{"text": f"{text} {i}", "label": i % 2} for i in range(150) for text in SHORTCUT_TEXTS[:8]]
+    rows = {"few": [{"text": text} for text in SHORTCUT_TEXTS], "some": labelled[:40], "every": labelled}
+    for name, of in rows.items():
+        (place / f"{name}.jsonl").write_text("\n".join(map(json.dumps, of)), encoding="utf-8")
+    few, some, every = (str(place / f"{name}.jsonl") for name in rows)
+    for n in (1, 2):
+        (out := place / str(n)).mkdir()
+        audit = ["audit", str(model_folder), some, "--shard-size", "10", "--out"]
+        audits = [[*audit, str(out / unit), "--unit", unit] for unit in ("word", "token")]
+        scored = ["evaluate", str(model_folder), every, "--sensitivity", "150", "--json", str(out / "scores.json")]
+        predict = ["predict", str(model_folder), every, "--out", str(out / "predictions.csv")]
+        run(n, [*fits(model_folder, few, out, VARIANTS), scored, *audits, predict])
+    yield [place / "1", place / "2"]
+    shutil.rmtree(place)
+
+
+def test_two_processes_train_the_adapter_that_one_trains(outs):
+    for variant in VARIANTS:
+        one, two = (load_file(out / variant / "adapter_model.safetensors") for out in outs)
+        assert one.keys() == two.keys()
+        for name, tensor in one.items():
+            torch.testing.assert_close(tensor, two[name], rtol=1e-3, atol=1e-6)
+        assert any(tensor.abs().max() > 1e-4 for name, tensor in one.items() if "lora_B" in name)
         losses = [json.loads((out / variant / "guardrail.json").read_text())["training"]["losses"] for out in outs]
         assert losses[0] == pytest.approx(losses[1], rel=1e-4)
-    shutil.rmtree(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -55,21 +73,10 @@ def test_processes_that_have_to_share_a_gpu_talk_without_nccl(monkeypatch, gpus,
 SECONDS = '"seconds": '
 
 
-def test_two_processes_audit_predict_and_score_as_one_does(model_folder, write_csv, tmp_path):
+def test_two_processes_audit_predict_and_score_as_one_does(outs):
     """To the last bit, in more texts than are predicted at once."""
-    labelled = [(f"{text} {i}", i % 2) for i in range(150) for text in SHORTCUT_TEXTS[:8]]
-    some = write_csv("some.csv", *labelled[:40], header=("text", "label"))
-    every = write_csv("every.csv", *labelled, header=("text", "label"))
     found = []
-    for n in (1, 2):
-        (out := tmp_path / str(n)).mkdir()
-        scored = ["evaluate", str(model_folder), str(every), "--sensitivity", "150", "--json", str(out / "scores.json")]
-        audits = [
-            ["audit", str(model_folder), str(some), "--shard-size", "10", "--unit", unit, "--out", str(out / unit)]
-            for unit in ("word", "token")
-        ]
-        predict = ["predict", str(model_folder), str(every), "--out", str(out / "predictions.csv")]
-        run(n, [scored, *audits, predict])
+    for out in outs:
         files = [*sorted(out.glob("*/*.jsonl")), *sorted(out.glob("*/*.npz")), out / "predictions.csv"]
         texts = [out / "scores.json", *sorted(out.glob("*/audit.json"))]
         said = [line for file in texts for line in file.read_text().splitlines() if SECONDS not in line]
