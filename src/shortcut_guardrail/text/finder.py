@@ -38,6 +38,8 @@ if TYPE_CHECKING:  # PyTorch takes seconds to import, and plain texts are search
 _MARK = re.compile(r"[^\w\s]")
 _NEGATION = re.compile(f"(?<=n)[{APOSTROPHES}{TYPED_APOSTROPHES}]t(?!\\w)", re.IGNORECASE)
 
+_KEPT_LENGTH = 2000  # characters
+
 
 @dataclass(frozen=True)
 class Occurrence:
@@ -112,7 +114,9 @@ class WordFinder:
             while match := pattern.search(folded.text, at):
                 at = match.start() + 1
                 if (span := folded.span(*match.span())) is not None:
-                    edges = edges or _edges(text, segmenter_in_use())  # most texts hold nothing, and are not cut
+                    # Most texts hold nothing, and are not cut. What is kept of long ones would fill the memory.
+                    cut = _edges if len(text) <= _KEPT_LENGTH else _edges.__wrapped__
+                    edges = edges or cut(text, segmenter_in_use())
                     if edges.issuperset(span):
                         yield Occurrence(word, *span)
 
