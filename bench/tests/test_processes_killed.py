@@ -39,7 +39,7 @@ def test_a_kill_is_told_from_what_is_left_and_from_the_next_run(
         out.write_text("right" if same else "wrong")
         return True
 
-    place = SimpleNamespace(out=out, start=start, run=again, undisturbed=lambda: (["right"], 1.5))
+    place = SimpleNamespace(out=out, start=start, run=again, undisturbed=(["right"], 1.5))
     place.written = lambda: out.read_text().splitlines() if out.exists() else None
     found = run.measure("predict", 0, places={"predict": place})
     assert (found["left"], found["alive"], found["same"], found["error"]) == (left, alive, same, None)

@@ -30,7 +30,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,7 @@ class Place:
             return None
         return [line for line in self.out.read_text(encoding="utf-8").splitlines() if '"seconds": ' not in line]
 
-    @cache  # noqa: B019  # there are two of them
+    @cached_property
     def undisturbed(self) -> tuple[list[str] | None, float]:
         """What is written, and how many seconds that takes."""
         before = time.monotonic()
@@ -101,7 +101,7 @@ class Place:
 def measure(command: str, number: int, *, places: dict[str, Place]) -> dict[str, Any]:
     """One kill."""
     place = places[command]
-    expected, seconds = place.undisturbed()
+    expected, seconds = place.undisturbed
     at = float(np.random.default_rng([number, len(command)]).uniform(1 / 3, 1))
     place.out.unlink(missing_ok=True)
     running = place.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import warnings
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
@@ -58,8 +59,8 @@ def share_weights(model: Module) -> Module:
     memo: dict[int, Any] = {id(p): nn.Parameter(p.detach(), requires_grad=False) for p in model.parameters()}
     memo.update({id(b): b.detach() for b in model.buffers()})
     # Half of the time went to copying empty dictionaries, of hooks that nobody has set.
-    held = (kept for module in model.modules() for kept in vars(module).values() if isinstance(kept, dict))
-    memo.update({id(kept): type(kept)() for kept in held if not kept})
+    held = (kept for module in model.modules() for kept in vars(module).values())
+    memo.update({id(kept): type(kept)() for kept in held if type(kept) in (dict, OrderedDict) and not kept})
     return copy.deepcopy(model, memo).eval()
 
 
