@@ -34,6 +34,7 @@ class Import:
         return (*self.module, self.name)[1] if self.module[:1] == ("shortcut_guardrail",) else ""
 
 
+@cache
 def imports_of(path: Path) -> list[Import]:
     """What a file imports, inside functions and for type checkers too."""
     root = next(folder for folder in (PACKAGE, BENCH) if path.is_relative_to(folder))
@@ -65,19 +66,19 @@ def room_of(path: Path) -> str:
 
 FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if room_of(path) != "__init__"]
 BENCH_FILES = sorted(BENCH.rglob("*.py"))
-IMPORTS = {path: imports_of(path) for path in [*FILES, *BENCH_FILES, PACKAGE / "__init__.pyi"]}
+IMPORTING = [*FILES, *BENCH_FILES, PACKAGE / "__init__.pyi"]
 
 
 def test_imports_go_down():
     assert {room_of(path) for path in FILES} == set(FLOORS)
     assert len(FLOORS) == len(set(FLOORS))
-    assert {"config", "data", "models"} <= {found.room for found in IMPORTS[PACKAGE / "guardrail.py"]}
-    assert "shortcut_guardrail" in {found.module[0] for found in IMPORTS[BENCH / "runner.py"]}
+    assert {"config", "data", "models"} <= {found.room for found in imports_of(PACKAGE / "guardrail.py")}
+    assert "shortcut_guardrail" in {found.module[0] for found in imports_of(BENCH / "runner.py")}
     # Whatever the package shows at its door belongs to nobody above the command line, which prints its version.
     upward = [
         f"{path.relative_to(PACKAGE)}:{found.line} imports {found.room}"
         for path in FILES
-        for found in IMPORTS[path]
+        for found in imports_of(path)
         if found.room not in ("", "__version__") and FLOORS.index(found.room) < FLOORS.index(room_of(path))
     ]
     assert not upward
@@ -87,7 +88,7 @@ def test_only_what_a_room_shows_is_imported_from_outside():
     past = [
         f"{path.name}:{found.line}: {found.name} of {'.'.join(found.module)}"
         for path in [*FILES, *BENCH_FILES]
-        for found in IMPORTS[path]
+        for found in imports_of(path)
         if found.room in ROOMS and not (path.is_relative_to(PACKAGE) and found.room == room_of(path))
         if found.module != ("shortcut_guardrail", found.room) or found.name not in shown(found.room)
     ]
@@ -96,7 +97,7 @@ def test_only_what_a_room_shows_is_imported_from_outside():
 
 def test_the_library_does_not_know_the_benchmark():
     bench = ("shortcut_bench",)
-    know = {path for path, imports in IMPORTS.items() if any(found.module[:1] == bench for found in imports)}
+    know = {path for path in IMPORTING if any(found.module[:1] == bench for found in imports_of(path))}
     assert not know & {*FILES}
     assert know & {*BENCH_FILES}
 
@@ -114,8 +115,8 @@ def test_what_a_room_shows_is_used_outside():
     """A door that nobody goes through is to be closed: names come off the list when their last user goes."""
     used = {
         (found.room, found.name)
-        for path, imports in IMPORTS.items()
-        for found in imports
+        for path in IMPORTING
+        for found in imports_of(path)
         if not (path.is_relative_to(PACKAGE) and room_of(path) == found.room)
     }
     assert not {(room, name) for room in ROOMS for name in shown(room)} - used

@@ -5,7 +5,6 @@ import inspect
 import pkgutil
 import re
 
-import pytest
 import typer
 
 from api_pages import documented
@@ -113,12 +112,10 @@ def not_ours(text):
     ]
 
 
-PLACES = places()
-
-
-@pytest.mark.parametrize("name", PLACES)
-def test_what_users_read_is_in_the_words_of_the_field(name):
-    assert not_ours(PLACES[name]) == []
+def test_what_users_read_is_in_the_words_of_the_field():
+    found = {name: not_ours(text) for name, text in places().items()}
+    assert {"README.md", "docstrings of audit.md", "audit --help", "guardrail.py", "report/page.js"} <= found.keys()
+    assert not {name: said for name, said in found.items() if said}
 
 
 def test_such_words_are_seen():
