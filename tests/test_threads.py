@@ -189,7 +189,7 @@ def loaded():
 
 torch.set_num_threads(2)
 in_child(loaded)  # of a process that has only imported the library
-print(loaded())  # with threads that now wait for work
+print(loaded(), flush=True)  # with threads that now wait for work
 in_child(loaded)
 print(loaded())
 """
