@@ -88,8 +88,8 @@ $(VENV)/.torch: constraints.txt
 	touch $@
 
 # uv settles the versions in seconds, pip in most of a minute. But uv does not read pip's configuration: where it finds
-# no packages, pip installs them.
-INSTALL = $(BIN)/uv pip install --quiet --python $(VENV) --constraint constraints.txt $(PACKAGES) || \
+# no packages, pip installs them. It is told to trust the certificates that the system trusts, as pip does.
+INSTALL = $(BIN)/uv pip install --quiet --system-certs --python $(VENV) --constraint constraints.txt $(PACKAGES) || \
 	$(PIP) --constraint constraints.txt $(PACKAGES)
 
 $(VENV)/.demo: PACKAGES := --editable '.[demo]'
