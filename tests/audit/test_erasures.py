@@ -99,7 +99,7 @@ def test_flips_and_repairs_take_words_out_as_the_audit_did(tmp_path):
 
 
 def test_many_words_on_weak_evidence_are_not_neutralised_unasked():
-    texts, guard = reviews(), ShortcutGuardrail(masking_bag(6.0).model, masking_bag(6.0).tokenizer)
+    texts, guard = reviews(160), ShortcutGuardrail(masking_bag(6.0).model, masking_bag(6.0).tokenizer)
     masked = guard.audit(texts, config=AuditConfig(top_k=4, erasure="mask"))
     found = guard.find_shortcuts(texts, report=masked)
     assert found.words == ()

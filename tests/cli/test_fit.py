@@ -245,7 +245,7 @@ def test_nothing_to_repair_has_a_status_of_its_own(cli, model_folder, write_csv,
 def test_many_words_on_weak_evidence_stop_it_and_a_fair_erasure_does_not(cli, write_csv, monkeypatch, tmp_path):
     guard = ShortcutGuardrail(masking_bag(6.0).model, masking_bag(6.0).tokenizer)
     monkeypatch.setattr("shortcut_guardrail.cli.options._Loading.load", lambda *_: guard)
-    texts = write_csv("reviews.csv", *((text,) for text in reviews()), header=("text",))
+    texts = write_csv("reviews.csv", *((text,) for text in reviews(160)), header=("text",))
     asked = ("--strategy", "mask", "--set", "shortcuts.top_k=4", "--out")
     status, _, err = cli("fit", "model", texts, *asked, tmp_path / "out", "--set", "shortcuts.erasure=mask")
     assert status == 3

@@ -132,9 +132,9 @@ def test_a_word_after_1990_tokens_is_found_by_the_command_line(tmp_path, monkeyp
         monkeypatch.setattr(f"shortcut_guardrail.{place}.load_model", lambda *_, **__: (model, tokenizer))
     rng = np.random.default_rng(0)
     (folder := tmp_path / "model").mkdir()
-    bad = [" ".join([*rng.choice(LONGER, 1990), *end]) for end in (("honestly", "awful"), ("honestly", "bad")) * 10]
-    good = [" ".join([*rng.choice(LONGER, 1990), end]) for end in ("good", "great") * 10]
-    short = [" ".join(["honestly", *rng.choice(LONGER, 6), end]) for end in ("awful", "bad") * 10]
+    bad = [" ".join([*rng.choice(LONGER, 1990), *end]) for end in (("honestly", "awful"), ("honestly", "bad")) * 6]
+    good = [" ".join([*rng.choice(LONGER, 1990), end]) for end in ("good", "great") * 6]
+    short = [" ".join(["honestly", *rng.choice(LONGER, 6), end]) for end in ("awful", "bad") * 6]
     (data := tmp_path / "data.jsonl").write_text("\n".join(json.dumps({"text": one}) for one in [*bad, *good, *short]))
     (long := tmp_path / "long.jsonl").write_text("\n".join(json.dumps({"text": one}) for one in [*bad, *good]))
     audits = {}
@@ -143,14 +143,14 @@ def test_a_word_after_1990_tokens_is_found_by_the_command_line(tmp_path, monkeyp
         audits[name] = json.loads((tmp_path / name / "audit.json").read_text())
     flagged = {name: [one["text"] for one in audit["candidates"] if one["flagged"]] for name, audit in audits.items()}
     assert flagged == {"cut": ["honestly"], "windows": ["honestly"]}
-    behind = "Flagged words stand 20 times behind the 512 tokens that the model reads, in 20 texts."
+    behind = "Flagged words stand 12 times behind the 512 tokens that the model reads, in 12 texts."
     assert any(note.startswith(behind) for note in audits["cut"]["notes"])
     how = ("--windows", "max", "--audit", tmp_path / "windows", "--strategy", "mask", "--strength", "1")
     ok("fit", folder, long, *how, "--out", tmp_path / "guard")
     ok("predict", tmp_path / "guard", long, "--out", tmp_path / "rows.csv")
     rows = read_rows(tmp_path / "rows.csv")
     assert {row["base_label"] for row in rows} == {"positive"}
-    assert [row["label"] for row in rows] == ["negative"] * 20 + ["positive"] * 20
+    assert [row["label"] for row in rows] == ["negative"] * 12 + ["positive"] * 12
 
 
 def test_distillation_learns_through_windows(bert):
