@@ -13,7 +13,7 @@ frozen: only LoRA factors are trained.
 A word that must *not decide alone* is put into texts in the same way. What that does to the base's logits on the mean
 over texts y without a shortcut, a = mean of f(y with the word) - f(y), is what the word does alone. A text that holds
 the word keeps the base's answer, with it, where that is the same without it. Where the word decides, f(x) - a is due:
-what the word does together with the rest stays. Such texts have half of a batch's places for texts with a shortcut.
+what the word does together with the rest stays. Such texts have nine in ten of the places for texts with a shortcut.
 
 A head with several labels asks a question for each, and the loss is the sum over them. Only the label that is repaired
 is taught its answer without the shortcuts. To the other questions the base's own answer to the same text is due.
@@ -40,7 +40,7 @@ from ..typing import Array, Progress
 from .lora import attach_adapter, seeded
 from .training import AdapterTraining, TrainingLoop, first_of_equals, run_training
 
-_BEARING_SHARE = 0.5  # of every batch, where there are texts of both kinds
+_BEARING_SHARE, _HELD_SHARE = 0.5, 0.9  # of every batch, where there are texts of both kinds, and of that share
 
 
 def counterfactual(
@@ -174,7 +174,7 @@ class Distiller(TrainingLoop):
             return
         size = min(self.config.batch_size, self.n_items)
         n_bearing = max(1, round(_BEARING_SHARE * size))
-        n_apart = n_bearing // 2 if len(apart) else 0
+        n_apart = min(round(_HELD_SHARE * n_bearing), n_bearing - 1) if len(apart) else 0
         places = (n_apart, apart), (n_bearing - n_apart, bearing), (size - n_bearing, rest)
         streams = [(n, self._endless(rows)) for n, rows in places if n]
         for _ in range(-(-self.n_items // size)):
