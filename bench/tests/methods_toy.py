@@ -27,6 +27,7 @@ PAPER = {"preset": "paper"}
 TWICE = {"recipe": {**QUICK, "epochs": 2}}
 BOTH = {"options": TRAINED, "min_steps": 8, "max_steps": 8}
 WIPED = {"repeats": 2}
+FILTERED = {"learning_rate": 1e-2, "guess_rate": 1e-2, "guess_steps": 2, "epochs": 2}
 GRID = {"learning_rates": (1e-3,), "upweights": (4, 5), "identification_rate": 0.05}
 ATTRIBUTED = ("-ig", "-attention", "-leave-one-out")
 DISTILLED = ("", "-40", "-named", "-training-words", "-influential", "-influential-40")
@@ -52,6 +53,7 @@ OPTIONS = {
     **dict.fromkeys(("poe-bow+distill", "c2l+distill"), BOTH),
     "poe-weak+distill": {**BOTH, "options": WEAK},
     "tent": {"batch_size": 32},
+    **dict.fromkeys(("fairfil", "fairfil-audited"), FILTERED),
     **dict.fromkeys(("biaswipe", "biaswipe-grid", "biaswipe-paired", "biaswipe-unlabelled"), WIPED),
     **dict.fromkeys(("few_shot", "supcon_support"), TWICE),
 }

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 PER_INPUT_ATTRIBUTION = frozenset(
     {
         *("ltgr", "c2l", "mask_average", "mask_top1", "guardrail", "guardrail-paper"),
-        *("c2l-40", "identify_mitigate", "poe-bow+distill", "poe-weak+distill", "c2l+distill"),
+        *("c2l-40", "identify_mitigate", "fairfil-audited", "poe-bow+distill", "poe-weak+distill", "c2l+distill"),
         *("guardrail-distill", "guardrail-distill-40", "guardrail-distill-named"),
         *("guardrail-distill-influential", "guardrail-distill-influential-40", "guardrail-distill-training-words"),
         *("guardrail-mask", "guardrail-per-input", "guardrail-ig", "guardrail-attention", "guardrail-leave-one-out"),
@@ -37,6 +37,8 @@ APPROACHES: Mapping[str, str] = {
     "identify_mitigate": "Attention + Words masked in training",
     "less_learn": "Reweighting by words that go with labels",
     "fairflow": "Undecided answers to destroyed texts",
+    "fairfil": "Named words + Contrastive filter",
+    "fairfil-audited": "Audit + Contrastive filter",
     **dict.fromkeys(
         ("poe", "poe-bow", "poe-weak", "poe-bow-40", "poe-weak-40"), "Product of experts with a bias-only model"
     ),

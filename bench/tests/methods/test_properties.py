@@ -34,6 +34,7 @@ LABELLED = {
 """Methods that spend the support labels."""
 TOLD = {
     "guardrail-distill-named",
+    "fairfil",
     "poe",
     "bias_reweighting",
     "biaswipe",

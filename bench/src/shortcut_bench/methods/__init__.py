@@ -1,12 +1,12 @@
 """The mitigation methods that the guardrail is compared with, in the harness's one interface.
 
-Training time: JTT, NFL, DFR, Group DRO, LTGR, C2L, InterpoLL, FairFlow, ensembles with a bias-only model. Deployment
-time: Tent, EATA, SAR, DeYO, statistics adaptation, test-time training, BiasWipe. With the guardrail's label budget:
-last-layer retraining, 40-shot fine-tuning with and without supervised contrast, prior-shift correction. Controls: mask
-averaging, masking the most important token, randomly masked MaskCL, adapters that contrast dropout alone or reworded
-texts. What can be had without fine-tuning: the most frequent class, a bag of words, a head on a frozen encoder, the
-names of the classes. The guardrail's own strategies that go beyond the paper, and one of them after a training-time
-method.
+Training time: JTT, NFL, DFR, Group DRO, LTGR, C2L, InterpoLL, FairFlow, FairFil, ensembles with a bias-only model.
+Deployment time: Tent, EATA, SAR, DeYO, statistics adaptation, test-time training, BiasWipe. With the guardrail's label
+budget: last-layer retraining, 40-shot fine-tuning with and without supervised contrast, prior-shift correction.
+Controls: mask averaging, masking the most important token, randomly masked MaskCL, adapters that contrast dropout alone
+or reworded texts. What can be had without fine-tuning: the most frequent class, a bag of words, a head on a frozen
+encoder, the names of the classes. The guardrail's own strategies that go beyond the paper, and one of them after a
+training-time method.
 docs/research/methods.md says of each what it is, where it comes from, what is faithful and what differs.
 
 >>> from shortcut_bench import methods
@@ -30,6 +30,7 @@ from .controls import MaskAverage, RandomMaskCL, SimCSEAdapter
 from .deyo import DeYO
 from .dfr import DFR
 from .eata import EATA
+from .fairfil import FairFil
 from .fairflow import FairFlow
 from .group_dro import GroupDRO
 from .identify import IdentifyMitigate
@@ -72,6 +73,8 @@ METHODS: dict[str, Callable[..., System]] = {
     "c2l": C2L,
     "interpoll": InterpoLL,
     "fairflow": FairFlow,
+    "fairfil": FairFil,
+    "fairfil-audited": partial(FairFil, name="fairfil-audited", words="audited"),
     "less_learn": LessLearn,
     "identify_mitigate": IdentifyMitigate,
     "poe": BiasOnly,
@@ -143,6 +146,7 @@ __all__ = [
     "BiasOnly",
     "BiasWipe",
     "DeYO",
+    "FairFil",
     "FairFlow",
     "FewShot",
     "FrozenHead",

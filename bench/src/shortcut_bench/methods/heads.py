@@ -144,25 +144,40 @@ class ProbedClassifier(TextClassifier):
         weight: Shape (C, H).
         bias: Shape (C,).
         feature: `cls` or `mean`.
+        layer: A layer with a ReLU before the linear map, its weight of shape (H, H') and its bias of shape (H,), for
+            features of H' numbers; `None` for no such layer.
     """
 
-    def __init__(self, base: TextClassifier, weight: Tensor, bias: Tensor, *, feature: Feature = "cls") -> None:
+    def __init__(
+        self,
+        base: TextClassifier,
+        weight: Tensor,
+        bias: Tensor,
+        *,
+        feature: Feature = "cls",
+        layer: tuple[Tensor, Tensor] | None = None,
+    ) -> None:
         vars(self).update(vars(copy.copy(base)))
         self.feature = feature
-        self.probe_weight = weight.to(base.device)
-        self.probe_bias = bias.to(base.device)
+        tensors = {"weight": weight, "bias": bias}
+        if layer is not None:
+            tensors |= {"layer_weight": layer[0], "layer_bias": layer[1]}
+        self.tensors = {name: values.to(base.device) for name, values in tensors.items()}
         self.heads = HeadReading("softmax", base.label_names)
 
     def fingerprint(self) -> str:
         """That of the encoder's model, and of this head, so that nobody takes one for the other."""
         digest = hashlib.sha256(super().fingerprint().encode())
-        for values in (self.probe_weight, self.probe_bias):
+        for values in self.tensors.values():
             digest.update(values.cpu().numpy().tobytes())
         return digest.hexdigest()
 
     def answers(self, batch: Batch) -> Tensor:
         """Class logits, shape (B, 1, C), 32 bit."""
-        return (embedding(self, batch, self.feature).float() @ self.probe_weight.T + self.probe_bias)[:, None]
+        values, held = embedding(self, batch, self.feature).float(), self.tensors
+        if "layer_weight" in held:
+            values = (values @ held["layer_weight"].T + held["layer_bias"]).relu()
+        return (values @ held["weight"].T + held["bias"])[:, None]
 
 
 class ProbedSystem(ModelSystem):
@@ -183,7 +198,7 @@ class ProbedSystem(ModelSystem):
         def fill(target: Path) -> None:
             probed.model.save_pretrained(target)
             probed.tokenizer.save_pretrained(target)
-            save_file({"weight": probed.probe_weight.cpu(), "bias": probed.probe_bias.cpu()}, target / HEAD_FILE)
+            save_file({name: values.cpu() for name, values in probed.tensors.items()}, target / HEAD_FILE)
             record = {
                 "max_length": probed.max_length,
                 "precision": probed.precision,
@@ -218,7 +233,9 @@ class ProbedSystem(ModelSystem):
             precision=record["precision"],
             batch_size=batch_size,
         )
-        probed = ProbedClassifier(base, head["weight"], head["bias"], feature=record.get("feature", "cls"))
+        layer = (head["layer_weight"], head["layer_bias"]) if "layer_weight" in head else None
+        feature = record.get("feature", "cls")
+        probed = ProbedClassifier(base, head["weight"], head["bias"], feature=feature, layer=layer)
         return cls(probed, info=record["info"], forward_equivalents=record["forward_equivalents"])
 
 

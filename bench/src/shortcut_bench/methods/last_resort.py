@@ -68,7 +68,8 @@ def logistic(values: Any, labels: Array, n_classes: int, inverse_strength: float
     return full
 
 
-def _of_two_classes(rows: LabelledTexts | None, name: str) -> LabelledTexts:
+def of_two_classes(rows: LabelledTexts | None, name: str) -> LabelledTexts:
+    """The rows, which have to be of two classes or more, or there is a `DataError`."""
     assert rows is not None
     require(
         len(set(rows.labels.tolist())) > 1,
@@ -238,7 +239,7 @@ class BagOfWords:
         Raises:
             DataError: The rows are of a single class, or no word is in two of them.
         """
-        started, rows = time.perf_counter(), _of_two_classes(material.train, self.name)
+        started, rows = time.perf_counter(), of_two_classes(material.train, self.name)
         words = vectorizer()
         try:
             values = words.fit_transform([joined(text) for text in rows.texts])
@@ -289,7 +290,7 @@ class FrozenHead:
             DataError: The rows are of a single class.
         """
         started = time.perf_counter()
-        rows = _of_two_classes(material.train if self.rows == "train" else material.support, self.name)
+        rows = of_two_classes(material.train if self.rows == "train" else material.support, self.name)
         encoder = pretrained(material)
         values = features(encoder, rows.texts, "mean")
         head = logistic(values, rows.labels, len(material.label_names), self.inverse_strength)
