@@ -48,6 +48,7 @@ OPTIONS = {
     "ltgr": {**TRAINED, "steps": 3},
     **dict.fromkeys(("poe", "poe-bow", "learned_mixin", "bias_reweighting", "fairflow", "less_learn", "ttt"), TRAINED),
     "identify_mitigate": TRAINED,
+    "defi": {"recipe": {**QUICK, "batch_size": 96}},
     **dict.fromkeys(("poe-weak", "interpoll", "poe-weak-40", "interpoll-40"), WEAK),
     **dict.fromkeys(("poe-bow-40", "c2l-40", "nfl-co-40"), TWICE),
     **dict.fromkeys(("poe-bow+distill", "c2l+distill"), BOTH),

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 PER_INPUT_ATTRIBUTION = frozenset(
     {
         *("ltgr", "c2l", "mask_average", "mask_top1", "guardrail", "guardrail-paper"),
-        *("c2l-40", "identify_mitigate", "fairfil-audited", "poe-bow+distill", "poe-weak+distill", "c2l+distill"),
+        *("c2l-40", "identify_mitigate", "fairfil-audited", "defi"),
+        *("poe-bow+distill", "poe-weak+distill", "c2l+distill"),
         *("guardrail-distill", "guardrail-distill-40", "guardrail-distill-named"),
         *("guardrail-distill-influential", "guardrail-distill-influential-40", "guardrail-distill-training-words"),
         *("guardrail-mask", "guardrail-per-input", "guardrail-ig", "guardrail-attention", "guardrail-leave-one-out"),
@@ -35,6 +36,7 @@ APPROACHES: Mapping[str, str] = {
     # In its manner, for what it does not list.
     **dict.fromkeys(("interpoll", "interpoll-40"), "Interpolation with minority texts"),
     "identify_mitigate": "Attention + Words masked in training",
+    "defi": "Attributions orthogonal to those of a teacher of sensitive words",
     "less_learn": "Reweighting by words that go with labels",
     "fairflow": "Undecided answers to destroyed texts",
     "fairfil": "Named words + Contrastive filter",

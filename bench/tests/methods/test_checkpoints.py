@@ -25,6 +25,7 @@ CASES = {
     "mixin, its gate and exponent": ("learned_mixin", {**QUICK, "last_theta": 0.2}),
     "interpoll, its draws": ("interpoll", {**QUICK, "folds": 2, "weak_epochs": 2}),
     "identify_mitigate, its words": ("identify_mitigate", QUICK),
+    "defi, its teacher": ("defi", {"recipe": {**QUICK["recipe"], "epochs": 1, "batch_size": 48}}),
     "less_learn, its weights": ("less_learn", QUICK),
     "fairflow, its views": ("fairflow", QUICK),
     "ttt, its masks": ("ttt", QUICK),

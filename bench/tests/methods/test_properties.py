@@ -33,6 +33,7 @@ LABELLED = {
 }
 """Methods that spend the support labels."""
 TOLD = {
+    "defi",
     "guardrail-distill-named",
     "fairfil",
     "poe",

@@ -1,8 +1,8 @@
 """The mitigation methods that the guardrail is compared with, in the harness's one interface.
 
-Training time: JTT, NFL, DFR, Group DRO, LTGR, C2L, InterpoLL, FairFlow, FairFil, ensembles with a bias-only model.
-Deployment time: Tent, EATA, SAR, DeYO, statistics adaptation, test-time training, BiasWipe. With the guardrail's label
-budget: last-layer retraining, 40-shot fine-tuning with and without supervised contrast, prior-shift correction.
+Training time: JTT, NFL, DFR, Group DRO, LTGR, C2L, InterpoLL, FairFlow, FairFil, DeFI, ensembles with a bias-only
+model. Deployment time: Tent, EATA, SAR, DeYO, statistics adaptation, test-time training, BiasWipe. With the guardrail's
+label budget: last-layer retraining, 40-shot fine-tuning with and without supervised contrast, prior-shift correction.
 Controls: mask averaging, masking the most important token, randomly masked MaskCL, adapters that contrast dropout alone
 or reworded texts. What can be had without fine-tuning: the most frequent class, a bag of words, a head on a frozen
 encoder, the names of the classes. The guardrail's own strategies that go beyond the paper, and one of them after a
@@ -27,6 +27,7 @@ from .biaswipe import GRID, BiasWipe
 from .c2l import C2L
 from .combined import TrainedThenGuarded
 from .controls import MaskAverage, RandomMaskCL, SimCSEAdapter
+from .defi import DeFI
 from .deyo import DeYO
 from .dfr import DFR
 from .eata import EATA
@@ -77,6 +78,7 @@ METHODS: dict[str, Callable[..., System]] = {
     "fairfil-audited": partial(FairFil, name="fairfil-audited", words="audited"),
     "less_learn": LessLearn,
     "identify_mitigate": IdentifyMitigate,
+    "defi": DeFI,
     "poe": BiasOnly,
     "poe-bow": partial(BiasOnly, name="poe-bow", bias="bag"),
     "poe-weak": partial(BiasOnly, name="poe-weak", bias="weak"),
@@ -145,6 +147,7 @@ __all__ = [
     "BagOfWords",
     "BiasOnly",
     "BiasWipe",
+    "DeFI",
     "DeYO",
     "FairFil",
     "FairFlow",
