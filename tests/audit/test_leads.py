@@ -45,13 +45,13 @@ def test_words_lead_as_a_group_though_none_of_them_does_alone():
     lead = found(answer, texts)
     assert (lead.label, lead.left, lead.words) == ("attack", "benign", tuple(TRIGGERS))
     assert (lead.n, lead.gone, lead.n_left, lead.lost) == (60, 60, 20, 0)  # none of 20 benign texts holds a word of it
-    assert (lead.n_added, lead.put_in, lead.added, lead.found) == (40, 5, 40, True)
+    assert (lead.n_added, lead.put_in, lead.added, lead.found) == (80, 5, 80, True)
     assert 0 < lead.by_chance < 30 > lead.added_by_chance
     bare = found(answer, texts, probes=(EMPTY,))
     assert bare == replace(lead, bare=True, n_left=0)
     pairs = [("topic1 topic2", text) for text in texts]
     words = {1: [Wanted(word, 1, side=1) for word in TRIGGERS]}
-    assert find_lead(answer, pairs, answer(pairs), words, [MOST], LABELS).added == 40
+    assert find_lead(answer, pairs, answer(pairs), words, [MOST], LABELS).added == 80
 
 
 def of(rule):
@@ -72,7 +72,7 @@ TOSS = {word: 1.0 if i % 2 else -1.0 for i, word in enumerate(TOPICS)}
          corpus(200, cues=CUES), {"benign": CUES}, (60, 37, 60, 0)),
         ("any words do as well", of(lambda _, n: n > 16), corpus(200), {}, (60, 60, 0, 0)),
         ("they do not lead without another one", of(lambda words, _: "key" in words and words & set(TRIGGERS)),
-         corpus(200, more=["key"]), {}, (60, 60, 20, 40)),
+         corpus(200, more=["key"]), {}, (60, 60, 20, 80)),
         ("few texts", bag(dict.fromkeys(TRIGGERS, 1.0), bias=-2.5), corpus(38), {}, (19, 19, 0, 0)),
         ("few texts to put them into", bag(dict.fromkeys(TRIGGERS, 1.0), bias=-2.5),
          corpus(200)[1::2] + corpus(46)[::2], {}, (60, 60, 20, 18)),
@@ -130,7 +130,7 @@ def test_texts_that_lose_their_class_bare_need_not_lose_it_without_the_known_wor
     some = TRIGGERS[:6]
     assert not found(answer, texts, attack=some).found
     lead = found(answer, texts, attack=some, probes=(EMPTY,))
-    assert (lead.bare, lead.found, lead.n_left, lead.added) == (True, True, 0, 40)
+    assert (lead.bare, lead.found, lead.n_left, lead.added) == (True, True, 0, 80)
     assert lead.gone < 20
     for before, kept, given in (
         ((19, 21), 19, 40),
@@ -142,4 +142,4 @@ def test_texts_that_lose_their_class_bare_need_not_lose_it_without_the_known_wor
         assert found(answer, texts, attack=some, probes=(probe,)).bare is (given == 39)
     # Bare texts tell which class is left, and not which words lead to the other.
     idle = found(answer, texts, attack=["topic1"], probes=(EMPTY,))
-    assert (idle.bare, idle.n_added, idle.found) == (True, 40, False) or idle.n < 20
+    assert (idle.bare, idle.n_added, idle.found) == (True, 80, False) or idle.n < 20

@@ -45,8 +45,8 @@ from .defaults import (
 from .insertions import LEAST_RECEIVERS, SCREENED_ON, Answer, Trial, Wanted, put_in, sides
 
 MOST_WORDS, STRONGEST, PUT_IN = 50, 10, 5
-MOST_TAKEN, MOST_PUT = 60, 40
-"""Texts that words are taken from, and that they are put into: 260 predictions at most."""
+MOST_TAKEN, MOST_PUT = 60, 80
+"""Texts that words are taken from, and that they are put into: 340 predictions at most."""
 
 
 @dataclass(frozen=True)
