@@ -260,6 +260,7 @@ _ORDER = (
     "adaptation-cost",
     "leaderboard",
     "leaderboard-in-distribution",
+    "leaderboard-rest",
     "natural-shortcuts",
     "source-recipes",
     "biaswipe",
