@@ -22,7 +22,7 @@ from shortcut_bench.methods.defi import (
     tokens_of,
 )
 from shortcut_bench.systems import Need
-from shortcut_guardrail.errors import GuardrailWarning
+from shortcut_guardrail.errors import ConfigError, GuardrailWarning
 from shortcut_guardrail.models import TextClassifier
 from tiny_models import tiny_bert
 
@@ -130,3 +130,15 @@ def test_without_sensitive_words_it_is_ordinary_training_and_says_so(material):
     with pytest.warns(GuardrailWarning, match="words in the texts of 'train', but no text holds one of 2, so this is"):
         system = fit(DeFI(**QUICK), dataclasses.replace(material, shortcut_words=("pool", "bar")))
     assert (system.info()["sensitive_texts"], system.forward_equivalents) == (0, 3 * len(TRAIN))
+
+
+def test_options_out_of_range_are_refused():
+    for options, message in (
+        ({"words": "untold"}, "words must be told or audited, but is 'untold'."),
+        ({"attribution": "size"}, "attribution must be signed or norm, but is 'size'."),
+        ({"teacher_weight": 0.0}, "teacher_weight must be above 0, but is 0.0."),
+        ({"weight": -1.0}, "weight must be above 0, but is -1.0."),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            DeFI(**options)
+        assert str(refused.value) == message

@@ -13,7 +13,7 @@ from shortcut_bench.methods import FairFil
 from shortcut_bench.methods.fairfil import Guess, Score, without_words, word_states
 from shortcut_bench.methods.heads import features
 from shortcut_bench.registry import make_system
-from shortcut_guardrail.errors import GuardrailWarning, RunError
+from shortcut_guardrail.errors import ConfigError, GuardrailWarning, RunError
 from shortcut_guardrail.text import WordFinder
 
 QUICK = OPTIONS["fairfil"]
@@ -142,3 +142,16 @@ def test_audited_words_are_the_audits_and_without_a_pair_nothing_changes(materia
     original = make_system("erm").fit(material, seed=0)
     assert np.array_equal(system.predict_proba(REVERSED.texts), original.predict_proba(REVERSED.texts))
     assert (system.forward_equivalents, system.info()["pairs"]) == (0, 0)
+
+
+def test_options_out_of_range_are_refused():
+    for options, message in (
+        ({"words": "guessed"}, "words must be named or audited, but is 'guessed'."),
+        ({"debias": -1.0}, "debias must be at least 0, but is -1.0."),
+        ({"guess_rate": 0.0}, "guess_rate must be above 0, but is 0.0."),
+        ({"guess_steps": 0}, "guess_steps must be at least 1, but is 0."),
+        ({"batch_size": 1}, "batch_size must be at least 2, but is 1."),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            FairFil(**options)
+        assert str(refused.value) == message

@@ -33,15 +33,8 @@ LABELLED = {
 }
 """Methods that spend the support labels."""
 TOLD = {
-    "defi",
-    "guardrail-distill-named",
-    "fairfil",
-    "poe",
-    "bias_reweighting",
-    "biaswipe",
-    "biaswipe-grid",
-    "biaswipe-paired",
-    "biaswipe-unlabelled",
+    *("guardrail-distill-named", "poe", "bias_reweighting", "defi", "fairfil"),
+    *("biaswipe", "biaswipe-grid", "biaswipe-paired", "biaswipe-unlabelled"),
 }
 """Methods that are told the shortcut's words."""
 PARTS = {"train_texts": "train", "train_class_counts": "train", "dev_texts": "dev"}
