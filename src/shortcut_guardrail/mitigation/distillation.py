@@ -40,7 +40,7 @@ from ..typing import Array, Progress
 from .lora import attach_adapter, seeded
 from .training import AdapterTraining, TrainingLoop, first_of_equals, run_training
 
-_BEARING_SHARE, _HELD_SHARE = 0.5, 0.9  # of every batch, where there are texts of both kinds, and of that share
+_BEARING_SHARE, _HELD_SHARE = 0.5, 0.9  # of a batch: texts with a shortcut; of these: those that no word was put into
 
 
 def counterfactual(
