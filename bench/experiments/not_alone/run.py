@@ -24,7 +24,7 @@ from shortcut_bench.standalone import grow, open_rows, settings_cases, settings_
 from shortcut_guardrail.saving.record import library_versions
 from shortcut_guardrail.shortcuts import Shortcut, Shortcuts
 from shortcut_guardrail.text import WordFinder
-from shortcut_guardrail.typing import Array
+from shortcut_guardrail.typing import Array, Text
 
 SETTINGS = ("natural-shortcuts/MultiNLI/test", "natural-shortcuts/Amazon/test")
 WORDS = {"MultiNLI": ("nobody", "no", "never", "nothing"), "Amazon": ("book", "books")}
@@ -44,9 +44,7 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
         guard.fit(texts, config="distill", shortcuts=named, seed=seed)
         strengths[name] = guard.calibrate_without_labels(texts).strength
         systems[name] = guard.predict_proba(rows.texts).argmax(axis=1)
-    finder = WordFinder(words)
-    # Of a pair the second text is the hypothesis.
-    holds = np.array([finder.present(text if isinstance(text, str) else text[1]) for text in rows.texts], dtype=bool)
+    holds = holding(words, rows.texts)
     return {
         "strengths": strengths,
         "groups": {
@@ -58,6 +56,12 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
             for part, where in (("unseen", np.arange(len(rows)) >= half), ("all", np.arange(len(rows)) >= 0))
         },
     }
+
+
+def holding(words: Sequence[str], texts: Sequence[Text]) -> Array:
+    """Which of N texts hold a word, of a pair its second text, which is the hypothesis; shape (N,), bool."""
+    finder = WordFinder(words)
+    return np.array([finder.present(text if isinstance(text, str) else text[1]) for text in texts], dtype=bool)
 
 
 def group(

@@ -22,12 +22,11 @@ from unittest import mock
 
 import numpy as np
 
-from run import SETTINGS, WORDS, group  # type: ignore[import-not-found]  # the script beside it
+from run import SETTINGS, WORDS, group, holding  # type: ignore[import-not-found]  # the script beside it
 from shortcut_bench.standalone import grow, open_rows, settings_cases, settings_parser
 from shortcut_guardrail.mitigation import distillation
 from shortcut_guardrail.saving.record import library_versions
 from shortcut_guardrail.shortcuts import Shortcut, Shortcuts
-from shortcut_guardrail.text import WordFinder
 from shortcut_guardrail.typing import Array
 from teachers import development  # type: ignore[import-not-found]  # the script beside it
 
@@ -49,9 +48,7 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
             guard.fit(texts, config="distill", shortcuts=named, seed=seed)
         strengths[f"{share:g}"] = guard.calibrate_without_labels(texts).strength
         systems[f"{share:g}"] = guard.predict_proba(scored.texts).argmax(axis=1)
-    finder, labels = WordFinder(words), np.asarray(scored.labels)
-    # Of a pair the second text is the hypothesis.
-    holds = np.array([finder.present(text if isinstance(text, str) else text[1]) for text in scored.texts], dtype=bool)
+    holds, labels = holding(words, scored.texts), np.asarray(scored.labels)
     everywhere = np.ones(len(labels), dtype=bool)
     return {
         "strengths": strengths,

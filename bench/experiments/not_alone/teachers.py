@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from run import SETTINGS, WORDS, group  # type: ignore[import-not-found]  # the script beside it
+from run import SETTINGS, WORDS, group, holding  # type: ignore[import-not-found]  # the script beside it
 from shortcut_bench.bases import OpenedSetting, open_setting
 from shortcut_bench.datasets import LabelledTexts
 from shortcut_bench.standalone import grow, settings_cases, settings_parser
@@ -82,8 +82,7 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
     answers = {name: logits.argmax(axis=1) for name, logits in teachers.items()}
     labels = np.asarray(rows.labels)[bearing]
     texts = [text for text, has in zip(rows.texts, bearing, strict=True) if has]
-    # Of a pair the second text is the hypothesis.
-    holds = np.array([finder.present(text if isinstance(text, str) else text[1]) for text in texts], dtype=bool)
+    holds = holding(WORDS[setting.split("/")[1]], texts)
     everywhere = np.ones(len(labels), dtype=bool)
     return {
         "rows": len(rows),
