@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from shortcut_guardrail.config import preset
 from shortcut_guardrail.errors import GuardrailWarning
 from shortcut_guardrail.models import EncodedTexts, TextClassifier, usable_length, use_plain_attention
 from shortcut_guardrail.text import WordFinder
@@ -27,6 +26,7 @@ from ..datasets.types import LabelledTexts
 from ..finetuning import FinetuneConfig, Objective
 from ..finetuning.training import load_encoder
 from ..systems import Material, ModelSystem, Need
+from .audited import told_or_audited
 from .bias_only import SOURCE
 from .selection import find_rule, rule_for
 from .training import (
@@ -326,7 +326,7 @@ class DeFI:
         assert rows is not None
         recipe = resolve_recipe(self.recipe, SOURCE, material)
         with watch.time("words"):
-            words, cost = self._sensitive(material, progress)
+            words, cost = told_or_audited(material, told=self.words == "told", progress=progress)
             tokens = tokens_of(material, rows, words, recipe, seed=seed)
         info: dict[str, Any] = {"words": list(words), "sensitive_texts": int(tokens.concerned.sum())}
         how: dict[str, Any] = {"watch": watch, "seed": seed, "progress": progress}
@@ -351,17 +351,6 @@ class DeFI:
             info |= described(tokens, taught, learned)
         info |= {"selection": selection_info(rule, material)}
         return model_system(material, student, info, cost=cost + student.cost, seconds=watch.seconds)
-
-    def _sensitive(self, material: Material, progress: Progress | None) -> tuple[tuple[str, ...], float]:
-        """The words, and what finding them cost in forward equivalents: 2 a text for attribution, up to k each for
-        masking words and phrases."""
-        if self.words == "told":
-            assert material.shortcut_words is not None
-            return material.shortcut_words, 0.0
-        texts, config = material.deployment, preset("distill")
-        assert texts is not None
-        found = material.guard().find_shortcuts(texts, config=config, progress=progress)
-        return found.words, float(len(texts) * (2 + 2 * config.shortcuts.top_k))
 
     def _explained(self, material: Material, trained: Trained, tokens: Tokens, rows: LabelledTexts) -> list[Array]:
         """What a trained model's answers rest on, see `attributions`."""

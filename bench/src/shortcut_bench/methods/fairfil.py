@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from shortcut_guardrail.config import preset
 from shortcut_guardrail.data import Texts
 from shortcut_guardrail.errors import GuardrailWarning, RunError
 from shortcut_guardrail.models import TextClassifier
@@ -26,6 +25,7 @@ from shortcut_guardrail.typing import Progress
 from ..datasets.insertion import remove_words
 from ..finetuning import seeded
 from ..systems import Material, ModelSystem, Need
+from .audited import told_or_audited
 from .heads import ProbedClassifier, ProbedSystem, features
 from .last_resort import logistic, of_two_classes
 from .training import Stopwatch, as_config, require
@@ -190,7 +190,7 @@ class FairFil:
         rows, watch = of_two_classes(material.train, self.name), Stopwatch()
         base = material.scorer(material.base.model, fitting=True)
         with watch.time("words"):
-            words, cost = self._words(material, progress)
+            words, cost = told_or_audited(material, told=self.words == "named", progress=progress)
             finder = WordFinder(words)
             held, bare = without_words(rows.texts, finder) if words else (np.empty(0, dtype=np.int64), [])
         info: dict[str, Any] = {
@@ -224,16 +224,6 @@ class FairFil:
             info={**info, **record},
             forward_equivalents=cost + len(rows) + 2 * len(held),
         )
-
-    def _words(self, material: Material, progress: Progress | None) -> tuple[Sequence[str], float]:
-        """The words, and the forward equivalents of finding them: 2 a text for attribution, up to 2 k for masking."""
-        if self.words == "named":
-            assert material.shortcut_words is not None
-            return material.shortcut_words, 0.0
-        texts, config = material.deployment, preset("distill")
-        assert texts is not None
-        found = material.guard().find_shortcuts(texts, config=config, progress=progress)
-        return found.words, float(len(texts) * (2 + 2 * config.shortcuts.top_k))
 
     def train(
         self, views: Sequence[Tensor], *, seed: int, progress: Progress | None = None
