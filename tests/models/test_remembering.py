@@ -34,7 +34,7 @@ def batch(*sequences: list[int], segments: list[list[int]] | None = None) -> Bat
 
 def test_a_sequence_is_asked_about_once_however_it_is_padded() -> None:
     asked = Asked()
-    answers = Remembered(asked)
+    answers = Remembered(asked, 2)
     with torch.inference_mode():
         assert answers(batch([1, 2], [1, 2, 4], [1, 2])).flatten().tolist() == [3, 7, 3]
         assert answers(batch([1, 2, 4, 8], [2, 1], [1, 2])).flatten().tolist() == [15, 3, 3]
@@ -44,7 +44,7 @@ def test_a_sequence_is_asked_about_once_however_it_is_padded() -> None:
 
 def test_the_same_tokens_in_other_segments_are_another_sequence() -> None:
     asked = Asked()
-    answers = Remembered(asked)
+    answers = Remembered(asked, 2)
     with torch.inference_mode():
         assert answers(batch([1, 2], [1, 2], segments=[[0, 0], [0, 1]])).flatten().tolist() == [3, 103]
         assert answers(batch([1, 2], [1, 2], segments=[[0, 1], [0, 0]])).flatten().tolist() == [103, 3]
@@ -53,7 +53,7 @@ def test_the_same_tokens_in_other_segments_are_another_sequence() -> None:
 
 def test_gradients_reach_the_model_though_the_answer_is_known() -> None:
     asked = Asked()
-    answers = Remembered(asked)
+    answers = Remembered(asked, 2)
     with torch.inference_mode():
         answers(batch([1, 2]))
     answers(batch([1, 2])).sum().backward()
@@ -63,7 +63,7 @@ def test_gradients_reach_the_model_though_the_answer_is_known() -> None:
 def test_no_more_is_kept_than_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remembering, "MOST_REMEMBERED", 1)
     asked = Asked()
-    answers = Remembered(asked)
+    answers = Remembered(asked, 2)
     with torch.inference_mode():
         for sequence in ([1], [2], [1], [2]):
             assert answers(batch(sequence)).item() == sequence[0]

@@ -107,7 +107,7 @@ def masking_effects(
     mask_token_id = classifier.tokenizer.mask_token_id
     probs = np.full((n, k, classifier.n_classes), np.nan, dtype=np.float32)
     done = 0
-    for batch in classifier.batches(encoded, sequences_per_text=max(k, 1)):
+    for batch in classifier.batches(encoded, sequences_per_text=max(k, 1), at_once=classifier.at_once):
         first, end = (
             torch.from_numpy(x[batch.indices].astype(np.int64)).to(batch.input_ids.device) for x in (positions, last)
         )

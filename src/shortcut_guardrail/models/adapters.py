@@ -86,7 +86,7 @@ def merged_copy(model: Any, copy_of: Any) -> tuple[Any, Merged | None]:
     own._hf_peft_config_loaded = False
     told = [str(config.base_model_name_or_path) for config in configs if config.base_model_name_or_path]
     beside = (Path(name) / ADAPTER_FILE).exists()  # what Transformers takes, whatever it is called
-    if told and wrapped and not beside and not _same_place(told[0], name):
+    if told and wrapped and not beside and Path(told[0]).resolve() != Path(name).resolve():
         warnings.warn(
             f"The adapter names '{told[0]}' as its base, but is on '{name}' here. If their weights differ, so do the "
             "predictions.",
@@ -94,10 +94,6 @@ def merged_copy(model: Any, copy_of: Any) -> tuple[Any, Merged | None]:
             stacklevel=4,
         )
     return own.eval(), Merged(told[0] if told else name, base, adapter)
-
-
-def _same_place(one: str, other: str) -> bool:
-    return one == other or Path(one).resolve() == Path(other).resolve()
 
 
 def adapter_config(name: str, place: Mapping[str, Any]) -> dict[str, Any] | None:

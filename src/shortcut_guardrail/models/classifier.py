@@ -37,6 +37,7 @@ Module = TypeVar("Module", bound=nn.Module)
 _NO_LIMIT = 1_000_000  # tokenizers without a limit report 1e30
 _FEWEST_TOKENS = 5  # two special ones, and a word whose masking leaves something to read
 _TOKENIZER_CHUNK = 1024
+_BATCHES_AHEAD = 8
 
 # Tried in turn, by the names of the linear layers, for families of which PEFT has no default. A fused projection (q, k
 # and v in one matrix) can only be adapted whole; the adapter's record names it.
@@ -120,7 +121,7 @@ class TextClassifier:
         self.max_length = usable_length(model, tokenizer, max_length)
         self.windows = windows
         self._cutter = None if windows is None else WindowCutter(windows, tokenizer, self.max_length)
-        self.batch_size = batch_size
+        self.batch_size = self.at_once = batch_size
         self.device = torch.device(device) if device is not None else default_device()
         self.precision: Precision = fast_precision(self.device) if precision == "auto" else precision
         self.model = model.to(self.device)
@@ -142,7 +143,9 @@ class TextClassifier:
     def remembering(self) -> TextClassifier:
         """The same model, which answers the same tokens once; for as long as its weights stay as they are."""
         twin = copy.copy(self)
-        twin.answers = Remembered(self.answers)  # type: ignore[method-assign]
+        twin.answers = Remembered(self.answers, self.batch_size)  # type: ignore[method-assign]
+        if self._cutter is None:  # what is new among many fills a batch; among a batch it may be a few
+            twin.at_once = _BATCHES_AHEAD * self.batch_size
         return twin
 
     def named(self, names: LabelNames | None) -> TextClassifier:
@@ -240,15 +243,20 @@ class TextClassifier:
             ordinary=padded(encoded.ordinary, 0).bool(),
         )
 
-    def batches(self, encoded: EncodedTexts, *, sequences_per_text: int = 1) -> Iterator[Batch]:
+    def batches(
+        self, encoded: EncodedTexts, *, sequences_per_text: int = 1, at_once: int | None = None
+    ) -> Iterator[Batch]:
         """All texts in batches of similar length, longest first, so that little is spent on padding.
 
         A batch holds fewer texts where the caller makes several sequences of each.
+
+        Args:
+            at_once: Sequences of a batch; `self.at_once` where nothing but `answers` is asked about it.
         """
         order, start = np.argsort(-encoded.lengths, kind="stable"), 0
         while start < len(order):
             n = 1 if self._cutter is None else self._cutter.count(int(encoded.lengths[order[start]]))
-            size = max(1, self.batch_size // (sequences_per_text * n))
+            size = max(1, (at_once or self.batch_size) // (sequences_per_text * n))
             yield self.collate(encoded, order[start : start + size])
             start += size
 
@@ -349,7 +357,7 @@ class TextClassifier:
         """The same for all labels of the head, shape (N, Q, C)."""
         out = np.empty((len(encoded), self.heads.n_questions, self.n_classes), dtype=np.float32)
         done = 0
-        for batch in self.batches(encoded):
+        for batch in self.batches(encoded, at_once=self.at_once):
             out[batch.indices] = self.answers(batch).cpu().numpy()
             done += len(batch.indices)
             if progress is not None:

@@ -23,10 +23,11 @@ class Remembered:
 
     Args:
         answers: Logits of a batch, shape (B, Q, C), 32 bit.
+        at_most: Sequences that it is asked about at once.
     """
 
-    def __init__(self, answers: Callable[[Batch], Tensor]) -> None:
-        self._answers = answers
+    def __init__(self, answers: Callable[[Batch], Tensor], at_most: int) -> None:
+        self._answers, self._at_most = answers, at_most
         self._known: dict[bytes, Array] = {}
 
     def __call__(self, batch: Batch) -> Tensor:
@@ -37,7 +38,8 @@ class Remembered:
         known = {key: self._known[key] for key in keys if key in self._known}
         if new := {key: row for row, key in enumerate(keys) if key not in known}:
             rows = torch.tensor([*new.values()], device=batch.input_ids.device)
-            found = self._answers(batch if len(new) == len(keys) else batch.select(rows)).cpu().numpy()
+            asked = (batch.select(some) for some in torch.split(rows, self._at_most))
+            found = np.concatenate([self._answers(one).cpu().numpy() for one in asked])
             known |= zip(new, found, strict=True)
             if len(self._known) < MOST_REMEMBERED:
                 self._known |= zip(new, found, strict=True)
