@@ -838,8 +838,7 @@ class ShortcutGuardrail(Shown):
         if not fitted.text_hashes:
             warnings.warn(
                 "The repaired model was saved without hashes of texts, so nothing can tell whether these texts had a "
-                "part in "
-                "it. The certificate is only valid for texts that had none.",
+                "part in it. The certificate is only valid for texts that had none.",
                 GuardrailWarning,
                 stacklevel=3,
             )

@@ -186,7 +186,8 @@ class _Loading:
             names = None if labels is None else [name.strip() for name in labels.split(",")]
             return ShortcutGuardrail.around(source, names, segmenter=self.segmenter, cache=cache)
         if labels is not None:
-            _refuse_labels(source)
+            said = f"'{source}' has labels: see --label-names."
+            raise ConfigError(f"--labels is for module:function and TOML files. {said}")
         return ShortcutGuardrail.from_pretrained(source, **given, cache=cache)
 
     def label_of(self, source: str) -> str | None:
@@ -207,10 +208,6 @@ def _refuse_reading(source: str, given: dict[str, Any]) -> None:
         if given.get(name) is not None:
             said = name.replace("_", "-")
             raise ConfigError(f"--{said} is for models of Transformers, but '{source}' only answers. Leave it out.")
-
-
-def _refuse_labels(source: str) -> None:
-    raise ConfigError(f"--labels is for module:function and TOML files. '{source}' has labels: see --label-names.")
 
 
 @dataclass(frozen=True, kw_only=True)

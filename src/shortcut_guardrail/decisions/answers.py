@@ -244,8 +244,7 @@ def answers_of(
     if probs.shape != (len(texts), len(labels)):
         raise ConfigError(
             f"The second model '{judge.name}' gives an array of shape {probs.shape}, but {(len(texts), len(labels))} "
-            "is "
-            f"needed: a row for each text, a column for each of {enumerated(list(labels))}."
+            f"is needed: a row for each text, a column for each of {enumerated(list(labels))}."
         )
     again = np.asarray(judge.predict_proba(texts[:TWICE], again=True), dtype=np.float64)
     return JudgeAnswers(log_probs(probs), judge.record(), _changes_its_mind(probs[:TWICE], again))

@@ -131,8 +131,7 @@ class AuditedCards:
             raise ConfigError(f"cards='{name}' means {len(found)} word groups of the audit: {some}. Give an id.")
         raise ConfigError(
             f"cards='{name}': no word group of the audit has this word or id. Give all, undecided, words or ids, such "
-            "as "
-            f"{some}."
+            f"as {some}."
         )
 
     def check(self, *, model: str, data: str) -> None:

@@ -208,8 +208,7 @@ def _tells(labels: Array, automatic: bool) -> bool:
             raise
         warn(
             "The support set has a single row or a single label, so that strengths cannot be compared: the strength "
-            "is the "
-            "one chosen without labels."
+            "is the one chosen without labels."
         )
         return False
     return True

@@ -42,7 +42,8 @@ def insertions_said(document: Document) -> list[str]:
         return []
     if not tried["n_tried"]:
         return ["No candidate could be added to texts: too few texts without it are predicted as another class."]
-    found = sorted(_found(document), key=lambda c: -c["insertion"]["flip_rate"])
+    found = [c for c in document["candidates"] if c.get("insertion") and c["insertion"]["found"]]
+    found.sort(key=lambda c: -c["insertion"]["flip_rate"])
     n = counted(tried["n_tried"], "candidate")
     it = "it" if tried["n_tried"] == 1 else "them"
     cost = f"{n} tried by adding {it} to texts without {it} ({tried['n_predictions']:,} predictions)"
@@ -61,10 +62,6 @@ def insertions_said(document: Document) -> list[str]:
             "the text, or the model predicts another class whenever they are missing."
         )
     return said
-
-
-def _found(document: Document) -> list[Document]:
-    return [c for c in document["candidates"] if c.get("insertion") and c["insertion"]["found"]]
 
 
 def _differing(found: Sequence[Document]) -> tuple[list[Document], list[Document]]:

@@ -131,8 +131,7 @@ def _audit_summary(document: Mapping[str, Any]) -> list[str]:
     has_cards = bool(document["cards"])
     return [
         f"{counted(document['n'], 'text')}, {counted(document['n_candidates'], 'candidate')}, "
-        f"{document['n_tested']} of them tested. MSTPS "
-        f"{number(document['mstps'])}.{cut_note(document['n_truncated'])}",
+        f"{document['n_tested']} of them tested. MSTPS {number(document['mstps'])}.{cut_note(document['n_truncated'])}",
         *spent(document),
         _audit_outcome(document),
         *_would_take(document),

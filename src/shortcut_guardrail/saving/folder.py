@@ -117,8 +117,7 @@ def _choice(folder: Path, record: GuardrailRecord, classifier: Reader) -> Streng
         said = [", ".join(f"{names[i]} {one[i]}" for i in apart) for one in (certified, asked)]
         warnings.warn(
             f"The repaired model in '{folder}' was certified with {said[0]}, and is loaded with {said[1]}: its "
-            "certificate, "
-            "about other answers, is left out.",
+            "certificate, about other answers, is left out.",
             GuardrailWarning,
             stacklevel=7,
         )

@@ -84,8 +84,7 @@ def check_exportable(record: GuardrailRecord, format: str, *, int8: bool) -> Non
         instead = "with strategy='distill'" if masks else "without per_input"
         raise ConfigError(
             f"This repair {why}, which no ordinary model does. Serve it with this library (docs/howto/serve.md), or "
-            "fit "
-            f"one {instead} and export that."
+            f"fit one {instead} and export that."
         )
     if record.windows is not None:
         raise ConfigError(
