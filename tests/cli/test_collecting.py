@@ -1,19 +1,37 @@
-"""A command leaves Python's search for cycles of objects out of its start and its end."""
+"""A command leaves Python's search for unused cycles of objects out of its start and its end."""
 
+import gc
 import sys
 
 import pytest
 
-from shortcut_guardrail.cli import main
+from shortcut_guardrail.cli import main, options, running
 
 
-def test_cycles_are_rarely_looked_for_and_never_at_the_end(monkeypatch):
-    told = []
-    monkeypatch.setattr(main.gc, "set_threshold", lambda *n: told.append(("seldom", n[0] > 100_000)))
-    monkeypatch.setattr(main.gc, "freeze", lambda: told.append("kept"))
-    monkeypatch.setattr(main, "call", lambda arguments: told.append(arguments) or 3)
+@pytest.fixture(autouse=True)
+def told(monkeypatch) -> list[str]:
+    """What the garbage collector was told; it does nothing of it."""
+    calls = list[str]()
+    monkeypatch.setattr(running.gc, "set_threshold", lambda first, *_: calls.append(f"every {first}"))
+    monkeypatch.setattr(running.gc, "freeze", lambda: calls.append("not among what is there"))
+    return calls
+
+
+USUAL = ["not among what is there", f"every {gc.get_threshold()[0]}"]
+
+
+def test_cycles_are_rarely_looked_for_and_not_at_the_end(told, monkeypatch):
+    monkeypatch.setattr(main, "call", lambda arguments: told.extend(arguments) or 3)
     monkeypatch.setattr(sys, "argv", ["shortcut-guardrail", "--version"])
     with pytest.raises(SystemExit) as stopped:
         main.main()
-    assert told == [("seldom", True), ["--version"], "kept"]
+    assert told == ["every 300000", "--version", *USUAL]
     assert stopped.value.code == 3
+
+
+def test_once_a_model_is_loaded_they_are_looked_for_as_usual(told, model_folder):
+    options.ModelLoading().load(str(model_folder))
+    assert told == USUAL
+    told.clear()
+    options.ModelLoading(labels="no,yes").load("made_answers:bag")
+    assert told == USUAL

@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 import typer
 
 from ..errors import ConfigError
+from .running import collect_as_usual
 
 
 def benchmark(context: typer.Context) -> int:
@@ -18,4 +19,5 @@ def benchmark(context: typer.Context) -> int:
             "In a checkout of the project: pip install -e ./bench"
         )
     app = next(iter(found)).load()
+    collect_as_usual()
     return int(app(context.args, prog_name=context.command_path, standalone_mode=False) or 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -27,7 +26,7 @@ from . import (
     review,
 )
 from .help import Command
-from .running import exit_with, run
+from .running import collect_as_usual, collect_rarely, exit_with, run
 
 app = typer.Typer(
     help="Find and repair shortcut learning in deployed text classifiers.",
@@ -77,11 +76,9 @@ def call(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     """Run the command line and exit with its status."""
-    # Looking for cycles among the 670,000 objects that PyTorch and Transformers make, again and again while they are
-    # imported and once more at the end, took 1.2 of the 4.6 seconds in which a command starts and ends.
-    gc.set_threshold(300_000, 50, 100)
+    collect_rarely()
     status = call(sys.argv[1:])
-    gc.freeze()
+    collect_as_usual()  # not among what is there, which would be looked through once more at the end
     exit_with(status)
 
 

@@ -22,7 +22,7 @@ from ..display import say
 from ..errors import ConfigError, DataError
 from ..typing import Head
 from .help import HelpAll
-from .running import enable_debug, progress_bars
+from .running import collect_as_usual, enable_debug, progress_bars
 
 if TYPE_CHECKING:
     from ..guardrail import ShortcutGuardrail
@@ -184,11 +184,14 @@ class _Loading:
         if is_spec(source):
             _refuse_reading(source, given)
             names = None if labels is None else [name.strip() for name in labels.split(",")]
-            return ShortcutGuardrail.around(source, names, segmenter=self.segmenter, cache=cache)
-        if labels is not None:
+            guard = ShortcutGuardrail.around(source, names, segmenter=self.segmenter, cache=cache)
+        elif labels is None:
+            guard = ShortcutGuardrail.from_pretrained(source, **given, cache=cache)
+        else:
             said = f"'{source}' has labels: see --label-names."
             raise ConfigError(f"--labels is for module:function and TOML files. {said}")
-        return ShortcutGuardrail.from_pretrained(source, **given, cache=cache)
+        collect_as_usual()
+        return guard
 
     def label_of(self, source: str) -> str | None:
         """The label that is asked about, of a model with several; as far as options or the record of a guard say."""

@@ -72,7 +72,6 @@ def review(
 
 
 def _name(reviewer: str | None) -> str:
-
     if reviewer is None:
         with suppress(Exception):  # no login name is known in some containers; each system says so in its own way
             reviewer = getpass.getuser()

@@ -44,7 +44,9 @@ def defaults_said(document: Document) -> list[str]:
             said.append(_halves([p for p in found["probes"] if p["change"].endswith("half")], default, number))
     else:
         said += words.values()
-    return [*said, *(_wrapper(one) for one in found["wrappers"] if _decides(one))]
+    # Those that keep the class with nothing in them, where most texts lose the class without them or are nothing else.
+    alone = (one for one in found["wrappers"] if one["alone"] == one["label"])
+    return [*said, *(_wrapper(one) for one in alone if one["without"] <= one["n_without"] / 2)]
 
 
 _SAID = {"function words": "texts of function words alone", "sampled words": "words sampled from other texts"}
@@ -91,11 +93,6 @@ def _halves(probes: Sequence[Document], default: str, number: int) -> str:
     )
     place = "start" if gone[1] >= 2 * gone[0] else "end" if gone[0] >= 2 * gone[1] else None
     return f"{said} So what keeps them from it stands at the {place}." if place else said
-
-
-def _decides(one: Document) -> bool:
-    """Whether it keeps the class with nothing in it, and most texts lose the class without it or are nothing else."""
-    return bool(one["without"] <= one["n_without"] / 2 and one["alone"] == one["label"])
 
 
 def _wrapper(one: Document) -> str:

@@ -52,7 +52,8 @@ def _trend(history: History, trend: Trend, labels: Sequence[str], new_models: Se
         rates = [getattr(seen, key) for seen in trend.seen]
         points = [(rate.value, *rate.interval) if rate and rate.n else None for rate in rates]
         alarm = trend.alarm if key == "affected" else None
-        charts.append((name, chart(points, new_models, alarm=alarm), _last(rates)))
+        last = next((_shown(rate) for rate in reversed(rates) if rate is not None and rate.n), "-")
+        charts.append((name, chart(points, new_models, alarm=alarm), last))
     rows = [
         (
             label,
@@ -77,10 +78,6 @@ def _shown(rate: Rate | None) -> str:
         return "-"
     low, high = rate.interval
     return f"{percent(rate.value)} ({percent(low)} to {percent(high)})"
-
-
-def _last(rates: Sequence[Rate | None]) -> str:
-    return next((_shown(rate) for rate in reversed(rates) if rate is not None and rate.n), "-")
 
 
 def chart(

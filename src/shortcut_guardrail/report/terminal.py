@@ -391,7 +391,8 @@ METRIC_ROWS = (
 def print_evaluations(results: Mapping[str, Evaluation]) -> None:
     """One column for each of a few models, on the same rows. MSTPS may be measured of some models only."""
     console = Screen()
-    results = {_at_threshold(name, result): result for name, result in results.items()}
+    cut = {name: f"threshold\n{threshold(one.threshold)}" for name, one in results.items() if one.threshold is not None}
+    results = {cut.get(name, name): result for name, result in results.items()}
     first = next(iter(results.values()))
     measured = next((result for result in results.values() if result.sensitivity.n), first)
     table = new_table("", *results)
@@ -418,10 +419,6 @@ def print_evaluations(results: Mapping[str, Evaluation]) -> None:
                 f"At threshold {threshold(result.threshold)} the original model predicts each class as often as the "
                 f"repaired model does. Accuracy then: {scores}. A repair should score better."
             )
-
-
-def _at_threshold(name: str, result: Evaluation) -> str:
-    return name if result.threshold is None else f"threshold\n{threshold(result.threshold)}"
 
 
 def _score(result: Evaluation, key: str) -> str:

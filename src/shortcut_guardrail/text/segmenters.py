@@ -36,24 +36,16 @@ def _jieba(module: Any) -> Cut:
     return lambda text: module.lcut(text)
 
 
-def _pythainlp(module: Any) -> Cut:
-    return lambda text: module.word_tokenize(text)
-
-
 def _fugashi(module: Any) -> Cut:
     tagger = module.Tagger()
     return lambda text: [word.surface for word in tagger(text)]
 
 
-def _icu(module: Any) -> Cut:
-    return lambda text: list(module.WordBreaker(text, "root"))
-
-
 _KNOWN: dict[str, tuple[str, str, Callable[[Any], Cut]]] = {
     "jieba": ("jieba", "jieba", _jieba),
     "fugashi": ("fugashi", "fugashi unidic-lite", _fugashi),
-    "pythainlp": ("pythainlp", "pythainlp", _pythainlp),
-    "icu": ("icu4py.breakers", "icu4py", _icu),
+    "pythainlp": ("pythainlp", "pythainlp", lambda module: module.word_tokenize),
+    "icu": ("icu4py.breakers", "icu4py", lambda module: lambda text: list(module.WordBreaker(text, "root"))),
 }
 """By name: the module, what to install, and how it is asked."""
 
