@@ -73,9 +73,9 @@ def as_they_come() -> Iterator[None]:
     usual = training.length_chunks
 
     def in_order(
-        self: TextClassifier, encoded: EncodedTexts, *, sequences_per_text: int = 1
+        self: TextClassifier, encoded: EncodedTexts, *, sequences_per_text: int = 1, at_once: int | None = None
     ) -> Iterator[Batch]:  # as `TextClassifier.batches`, which sorts
-        size = max(1, self.batch_size // sequences_per_text)
+        size = max(1, (at_once or self.batch_size) // sequences_per_text)
         for start in range(0, len(encoded), size):
             yield self.collate(encoded, np.arange(start, min(start + size, len(encoded))))
 
