@@ -7,11 +7,12 @@ from importlib.metadata import entry_points
 import typer
 
 from ..errors import ConfigError
-from .running import collect_as_usual
 
 
 def benchmark(context: typer.Context) -> int:
     """Run the paper's experiments; make tables and figures."""
+    from .running import collect_as_usual
+
     found = entry_points(group="shortcut_guardrail.commands", name="benchmark")
     if not found:
         raise ConfigError(
