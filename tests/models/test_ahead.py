@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shortcut_guardrail.attribution import masking_effects
-from shortcut_guardrail.models import TextClassifier
+from shortcut_guardrail.models import TextClassifier, Windowing
 
 TEXTS = [f"honestly it rains {'so ' * (i % 5)}in it" for i in range(20)]
 
@@ -50,7 +50,5 @@ def test_masked_variants_that_are_known_leave_no_small_batches(asked):
 
 
 def test_texts_in_windows_are_asked_about_batch_by_batch(bert):
-    from shortcut_guardrail.models import Windowing
-
     windowed = TextClassifier(*bert, batch_size=8, windows=Windowing("mean", 2))
     assert windowed.remembering().at_once == 8

@@ -26,7 +26,7 @@ from . import (
     review,
 )
 from .help import Command
-from .running import collect_as_usual, collect_rarely, exit_with, run
+from .running import collect_rarely, exit_with, run
 
 app = typer.Typer(
     help="Find and repair shortcut learning in deployed text classifiers.",
@@ -77,9 +77,7 @@ def call(arguments: Sequence[str]) -> int:
 def main() -> None:
     """Run the command line and exit with its status."""
     collect_rarely()
-    status = call(sys.argv[1:])
-    collect_as_usual()  # not among what is there, which would be looked through once more at the end
-    exit_with(status)
+    exit_with(call(sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def enable_debug(value: bool) -> bool:
 
 
 def collect_rarely() -> None:
-    """Until a model is loaded, have Python look for unused cycles of objects once where it would 400 times.
+    """Until a model is loaded, have Python look for unused cycles of objects far less often.
 
     Looking through the 670,000 objects of PyTorch and Transformers took a quarter of a command's start and end, 4.6 s.
     """
@@ -42,9 +42,10 @@ def collect_rarely() -> None:
 
 
 def collect_as_usual() -> None:
-    """Look for them as usual again, but not among what is there now."""
-    gc.freeze()
-    gc.set_threshold(*_USUAL)
+    """Look for them as usual again where that was put off, but not among what is there now."""
+    if gc.get_threshold() != _USUAL:
+        gc.freeze()
+        gc.set_threshold(*_USUAL)
 
 
 def stderr() -> Console:
@@ -198,6 +199,7 @@ def _stage_lines(console: Console) -> Callable[[str, int, int], None]:
 
 def exit_with(status: int) -> None:
     """Leave the process with a status; output that cannot be delivered makes it a failed run."""
+    gc.freeze()  # what is there would be looked through once more
     try:
         sys.stdout.flush()
     except OSError as error:
