@@ -65,6 +65,15 @@ def test_nothing_is_lost_that_a_run_may_say_with_null(tmp_path):
     assert np.isnan(rows_of(read_result(tmp_path, "aa")).sensitivity[1])
 
 
+def test_answers_to_one_test_set_stand_together(tmp_path):
+    for run, first in (("aa", 0), ("bb", 4), ("cc", 0), ("dd", 4)):
+        result = record(0, [0, 1, 0])
+        write_result(tmp_path, run, result | {"rows": result["rows"] | {"index": [first, 1, 2]}})
+    pack(tmp_path)
+    runs = pq.read_table(tmp_path / PREDICTIONS_FILE)["run"].to_pylist()
+    assert runs in (["aa", "cc", "bb", "dd"], ["bb", "dd", "aa", "cc"])
+
+
 def test_the_raw_run_wins_and_the_same_runs_give_the_same_files(tmp_path):
     write_result(tmp_path, "aa", record(0, [0, 1, 0]))
     pack(tmp_path)
