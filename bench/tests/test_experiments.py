@@ -15,7 +15,7 @@ CONTROLS = (
 PROMISED = """
 testbed-proportion testbed-strength recall-vs-strength misclassification real-world shifted mstps lambda-sweep
 in-distribution mstps-vs-accuracy support-size lora-rank adaptation-cost leaderboard leaderboard-in-distribution
-leaderboard-rest natural-shortcuts source-recipes biaswipe
+leaderboard-rest leaderboard-rest-synonyms natural-shortcuts natural-rest source-recipes biaswipe
 """.split()
 
 

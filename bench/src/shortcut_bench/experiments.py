@@ -261,7 +261,9 @@ _ORDER = (
     "leaderboard",
     "leaderboard-in-distribution",
     "leaderboard-rest",
+    "leaderboard-rest-synonyms",
     "natural-shortcuts",
+    "natural-rest",
     "source-recipes",
     "biaswipe",
 )
