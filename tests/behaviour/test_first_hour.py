@@ -9,6 +9,7 @@ import subprocess
 import sys
 import warnings
 from contextlib import redirect_stdout
+from itertools import groupby
 from pathlib import Path
 
 import nbformat
@@ -109,11 +110,14 @@ NEGATIONS = re.compile(rf"\b{_NEGATION}(?:,\s+{_NEGATION})*,?")
 
 BY_ROUNDING = re.compile(
     r"(?<=^strength) +[\d.]+(?= \(agreement\))|(?<=^chosen) +[\d.]+| of \d+(?= weighed)|^\w+ +(?:cleared|kept) .*\n?"
-    r"|^ +[\d.]+(?: +\d+){4} .*\n?|(?<=\bstrength)s?(?:(?:,| and| to)?\s+(?:0\.\d+|1)\b)+(?= is|\n)",
+    r"|(?<=at FDR 5%), \d+ undecided|^ +[\d.]+(?: +\d+){4} .*\n?|(?<=\bstrength)s?(?:(?:,| and| to)?\s+(?:0\.\d+|1)\b)+(?= is|\n)",
     re.MULTILINE,
 )
 """What a few answers decide: the strength that is chosen, as several do as well; whether a word that stays changes
-answers enough to be weighed; which strengths are certified."""
+answers enough to be weighed; which strengths are certified; how many words are undecided."""
+
+HEAD = frozenset("in word or phrase texts flip rate 95 % pushes towards q-value status".split())
+"""Of the table of words. On which of its lines each stands differs with the widest word below."""
 
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
@@ -122,6 +126,8 @@ def words_of(output):
     """What was printed, without rules, widths, durations, and what rounding decides."""
     lines = [line for line in BY_ROUNDING.sub("", output).splitlines() if not OTHER_WORD.match(line)]
     lines = [line for line in NEGATIONS.sub("not", "\n".join(lines)).splitlines() if line.strip() != "not"]
+    groups = groupby(lines, key=lambda line: bool(line.strip()) and HEAD.issuperset(line.split()))
+    lines = ["\n".join(found) if not head else " ".join(sorted(" ".join(found).split())) for head, found in groups]
     return re.sub(r"[─━]+|[\d.]+ s\b", " ", "\n".join(lines)).split()
 
 
