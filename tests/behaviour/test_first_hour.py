@@ -110,11 +110,13 @@ NEGATIONS = re.compile(rf"\b{_NEGATION}(?:,\s+{_NEGATION})*,?")
 
 BY_ROUNDING = re.compile(
     r"(?<=^strength) +[\d.]+(?= \(agreement\))|(?<=^chosen) +[\d.]+| of \d+(?= weighed)|^\w+ +(?:cleared|kept) .*\n?"
-    r"|(?<=at FDR 5%), \d+ undecided|^ +[\d.]+(?: +\d+){4} .*\n?|(?<=\bstrength)s?(?:(?:,| and| to)?\s+(?:0\.\d+|1)\b)+(?= is|\n)",
+    r"|(?<=at FDR 5%), \d+ undecided|(?<=on the original model: )\d+ of these changes, \d+ others"
+    r"|^ +[\d.]+(?: +\d+){4} .*\n?|(?<=\bstrength)s?(?:(?:,| and| to)?\s+(?:0\.\d+|1)\b)+(?= is|\n)",
     re.MULTILINE,
 )
 """What a few answers decide: the strength that is chosen, as several do as well; whether a word that stays changes
-answers enough to be weighed; which strengths are certified; how many words are undecided."""
+answers enough to be weighed; which strengths are certified; how many words are undecided; how many
+predictions a threshold in place of the repair would change."""
 
 HEAD = frozenset("in word or phrase texts flip rate 95 % pushes towards q-value status".split())
 """Of the table of words. On which of its lines each stands differs with the widest word below."""
