@@ -12,7 +12,7 @@ PER_INPUT_ATTRIBUTION = frozenset(
     {
         *("ltgr", "c2l", "mask_average", "mask_top1", "guardrail", "guardrail-paper"),
         *("c2l-40", "identify_mitigate", "fairfil-audited", "defi"),
-        *("poe-bow+distill", "poe-weak+distill", "c2l+distill"),
+        *("poe-bow+distill", "c2l+distill"),
         *("guardrail-distill", "guardrail-distill-40", "guardrail-distill-named"),
         *("guardrail-distill-influential", "guardrail-distill-influential-40", "guardrail-distill-training-words"),
         *("guardrail-mask", "guardrail-per-input", "guardrail-ig", "guardrail-attention", "guardrail-leave-one-out"),
@@ -25,8 +25,8 @@ APPROACHES: Mapping[str, str] = {
     "oracle": "Shortcut removed from the test texts",
     "clean": "Shortcut removed from the training texts",
     # The paper's words, of its table of positioning.
-    **dict.fromkeys(("jtt", "jtt-sg-paper", "jtt-grid", "jtt-40"), "Error-based retraining"),
-    **dict.fromkeys(("nfl", "nfl-co", "nfl-co-40"), "Weight regularization"),
+    **dict.fromkeys(("jtt", "jtt-sg-paper", "jtt-grid"), "Error-based retraining"),
+    **dict.fromkeys(("nfl", "nfl-co"), "Weight regularization"),
     **dict.fromkeys(("dfr", "dfr-sg-paper"), "Last-layer retraining"),
     "group_dro": "Worst-group reweighting",
     "ltgr": "Attribution-guided training",
@@ -34,19 +34,15 @@ APPROACHES: Mapping[str, str] = {
     "tent": "Entropy minimization",
     **dict.fromkeys(("guardrail", "guardrail-paper"), "Gradient-based attribution + Masked contrastive learning"),
     # In its manner, for what it does not list.
-    **dict.fromkeys(("interpoll", "interpoll-40"), "Interpolation with minority texts"),
+    "interpoll": "Interpolation with minority texts",
     "identify_mitigate": "Attention + Words masked in training",
     "defi": "Attributions orthogonal to those of a teacher of sensitive words",
     "less_learn": "Reweighting by words that go with labels",
     "fairflow": "Undecided answers to destroyed texts",
     "fairfil": "Named words + Contrastive filter",
     "fairfil-audited": "Audit + Contrastive filter",
-    **dict.fromkeys(
-        ("poe", "poe-bow", "poe-weak", "poe-bow-40", "poe-weak-40"), "Product of experts with a bias-only model"
-    ),
-    **dict.fromkeys(
-        ("poe-bow+distill", "poe-weak+distill"), "Product of experts, then Audit + Counterfactual distillation"
-    ),
+    **dict.fromkeys(("poe", "poe-bow", "poe-weak", "poe-bow-40"), "Product of experts with a bias-only model"),
+    "poe-bow+distill": "Product of experts, then Audit + Counterfactual distillation",
     "c2l+distill": "Contrastive learning, then Audit + Counterfactual distillation",
     "learned_mixin": "Learned mixin with a bias-only model",
     "bias_reweighting": "Reweighting by a bias-only model",
@@ -99,7 +95,7 @@ SETTLED_ON: Mapping[str, frozenset[str]] = {
     ),
     "guardrail-distill-influential": _TRIED_ON,
     "guardrail-distill-training-words": _TRIED_ON,
-    **dict.fromkeys(("poe-bow+distill", "poe-weak+distill", "c2l+distill"), _TRIED_ON),
+    **dict.fromkeys(("poe-bow+distill", "c2l+distill"), _TRIED_ON),
     **dict.fromkeys(("guardrail-distill-40", "guardrail-distill-influential-40"), _TRIED_ON | {"amazon-testbed"}),
     "biaswipe-paired": frozenset({"goemo-st"}),  # thought of when two draws of `biaswipe` had very different scores
 }

@@ -205,7 +205,7 @@ def test_options_out_of_range_are_refused():
         ("poe-weak", {"last_theta": 1.5}, "last_theta must lie between 0 and 1, but is 1.5."),
         ("poe-weak", {"weak_rate": 0.0}, "weak_rate must be above 0, but is 0.0."),
         ("poe-weak", {"weak_epochs": 0}, "weak_epochs must be at least 1, but is 0."),
-        ("c2l+distill", {"trainer": "poe"}, "trainer must be one of poe-bow, poe-weak, c2l, but is 'poe'."),
+        ("c2l+distill", {"trainer": "poe"}, "trainer must be one of poe-bow, c2l, but is 'poe'."),
         ("identify_mitigate", {"n_words": 0}, "n_words must be at least 1, but is 0."),
         ("identify_mitigate", {"rarity": -1.0}, "rarity must be at least 0, but is -1.0."),
         ("less_learn", {"floor": 0.0}, "floor must be above 0 and at most 1, but is 0.0."),

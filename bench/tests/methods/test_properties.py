@@ -29,7 +29,7 @@ LABELLED = {
     *("guardrail-distill-40", "guardrail-distill-influential-40", "guardrail-few-shot"),
     *("guardrail-ig", "guardrail-attention", "guardrail-leave-one-out"),
     *("biaswipe", "biaswipe-grid", "biaswipe-paired"),
-    *("poe-bow-40", "poe-weak-40", "nfl-co-40", "c2l-40", "jtt-40", "interpoll-40"),
+    *("poe-bow-40", "c2l-40"),
 }
 """Methods that spend the support labels."""
 TOLD = {

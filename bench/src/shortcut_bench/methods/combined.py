@@ -17,7 +17,6 @@ from .training import as_config, require
 
 TRAINERS: dict[str, Callable[..., System]] = {
     "poe-bow": partial(BiasOnly, name="poe-bow", bias="bag"),
-    "poe-weak": partial(BiasOnly, name="poe-weak", bias="weak"),
     "c2l": C2L,
 }
 """The training-time methods that come first, none of which is told words or groups."""
