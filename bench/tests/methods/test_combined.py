@@ -61,7 +61,8 @@ def test_labels_that_say_the_opposite_score_every_epoch_the_other_way_round(mate
 
 
 def test_the_labels_choose_among_the_weights_of_jtt_too(material):
-    info = fit(make_system("jtt", select="support-balanced-accuracy", recipe=QUICK, identification_rate=0.05), material).info()
+    options = {"recipe": QUICK, "identification_rate": 0.05}
+    info = fit(make_system("jtt", select="support-balanced-accuracy", **options), material).info()
     tried = [trial["score"] for trial in info["trials"]]
     assert info["point"] == info["trials"][tried.index(max(tried))]["point"]
     assert [trial["point"]["upweight"] for trial in info["trials"]] == [4, 5, 6]
