@@ -65,6 +65,20 @@ def test_nothing_is_lost_that_a_run_may_say_with_null(tmp_path):
     assert np.isnan(rows_of(read_result(tmp_path, "aa")).sensitivity[1])
 
 
+@pytest.mark.parametrize("others", [[], [0.5, -0.000001]])
+def test_sensitivities_to_the_same_tokens_are_stored_once(tmp_path, others):
+    same, other = record(0, [0, 1, 0]), record(1, [1, 1, 1])
+    same["rows"]["sensitivity_base_tokens"] = same["rows"]["sensitivity"]
+    found = {"aa": same} | ({"bb": other} if others else {})
+    other["rows"]["sensitivity_base_tokens"] = others
+    write_store(tmp_path, found)
+    stored = pq.read_table(tmp_path / PREDICTIONS_FILE)["sensitivity_base_tokens"].to_pylist()
+    assert [values is None for values in stored] == [run == "aa" for run in found]
+    assert {run: open_store(tmp_path).result(run) for run in found} == {
+        run: without_probs(result) for run, result in found.items()
+    }
+
+
 def test_answers_to_one_test_set_stand_together(tmp_path):
     for run, first in (("aa", 0), ("bb", 4), ("cc", 0), ("dd", 4)):
         result = record(0, [0, 1, 0])

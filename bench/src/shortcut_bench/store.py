@@ -2,7 +2,8 @@
 
     results/
       runs.parquet          one row a run: a few columns to look at, and each part of the result as JSON
-      predictions.parquet   one row a run: its test set, its answers as small integers, ranks and sensitivities
+      predictions.parquet   one row a run: its test set, its answers as small integers, ranks and sensitivities; no
+                            list of sensitivities to the base model's tokens is there where it would be the same
       test_sets.parquet     one row a test set: labels and groups of its rows, and a number for each text; no text
 
 The three belong together: each says in its metadata which set of files it is of, and a mixture is refused. Class
@@ -35,7 +36,7 @@ LEVEL = 11
 
 _OF_TEST_SET = ("index", "texts", "labels", "groups")
 _SMALL = ("predictions", "shortcut_rank")
-_MILLIONTHS = ("sensitivity", "sensitivity_base_tokens")  # stored as whole numbers: six decimals are kept exactly
+_OWN, _BASE = "sensitivity", "sensitivity_base_tokens"  # stored as whole numbers: six decimals are kept exactly
 _JSON = "json."
 _SET = b"shortcut_bench.set"  # in each file's metadata: a hash of what all three hold
 _RESTORE = "Restore all three from version control, then run `shortcut-guardrail benchmark pack` again."
@@ -63,10 +64,11 @@ class Store:
         found = {part: json.loads(text) for part, text in self.runs[run].items()}
         rows = self.rows[run]
         stored = self.test_sets[rows["test_set"]]
+        base = rows[_OWN] if rows[_BASE] is None else rows[_BASE]
         return found | {
             "rows": {name: stored[name].tolist() for name in _OF_TEST_SET}
             | {name: rows[name].tolist() for name in _SMALL}
-            | {name: [None if v is None else v / 1e6 for v in rows[name]] for name in _MILLIONTHS}
+            | {_OWN: _of_millionths(rows[_OWN]), _BASE: _of_millionths(base)}
         }
 
 
@@ -150,10 +152,11 @@ def write_store(results: Path, found: Mapping[str, Mapping[str, Any]]) -> None:
         rows = {name: np.asarray(result["rows"][name]) for name in (*_OF_TEST_SET, *_SMALL)}
         test_set = _key([rows[name] for name in _OF_TEST_SET])
         test_sets[test_set] = {"test_set": test_set, **{name: _small(rows[name]) for name in _OF_TEST_SET}}
+        own, base = (_millionths(result["rows"][name]) for name in (_OWN, _BASE))
         predictions.append(
             {"run": run, "test_set": test_set}
             | {name: _small(rows[name]) for name in _SMALL}
-            | {name: _millionths(result["rows"][name]) for name in _MILLIONTHS}
+            | {_OWN: own, _BASE: None if base == own else base}
         )
         runs.append(_to_look_at(run, result) | {_JSON + part: _text(result, part) for part in parts})
     tables = {
@@ -209,6 +212,10 @@ def _millionths(values: Iterable[float | None]) -> list[int | None]:
     return [None if value is None else round(value * 1e6) for value in values]
 
 
+def _of_millionths(values: list[int | None]) -> list[float | None]:
+    return [None if value is None else value / 1e6 for value in values]
+
+
 def _write(file: Path, rows: list[dict[str, Any]], name_of_set: str) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -232,9 +239,10 @@ def _write(file: Path, rows: list[dict[str, Any]], name_of_set: str) -> None:
 def _column(values: list[Any]) -> Any:
     import pyarrow as pa
 
-    if not isinstance(values[0], list):
+    lists = [value for value in values if isinstance(value, list)]
+    if not lists:
         return pa.array(values)
-    everything = [item for row in values for item in row if item is not None]
+    everything = [item for row in lists for item in row if item is not None]
     low, high = min(everything, default=0), max(everything, default=0)
     kind = next(
         kind
