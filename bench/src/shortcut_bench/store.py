@@ -146,7 +146,8 @@ def write_store(results: Path, found: Mapping[str, Mapping[str, Any]]) -> None:
         RunError: A file cannot be written.
     """
     test_sets: dict[str, dict[str, Any]] = {}
-    runs, predictions = [], []
+    runs: list[dict[str, Any]] = []
+    predictions: list[dict[str, Any]] = []
     parts = sorted({part for result in found.values() for part in result} - {"rows"})
     for run, result in sorted(found.items()):
         rows = {name: np.asarray(result["rows"][name]) for name in (*_OF_TEST_SET, *_SMALL)}
