@@ -41,7 +41,7 @@ def test_what_was_audited_and_commands_that_can_be_pasted():
     for words, said in ((["soup"], "this word by itself"), ("soup tea cake pie".split(), "these words by themselves")):
         one = found(card(*words, status="undecided"), words=())
         assert f"whether the model depends on {said}: there are too few" in one.status
-    assert one.finding == "“soup”, “tea” and 2 more words decide 8 of 39 predictions."
+    assert one.finding == "Masking “soup”, “tea” and 2 more words changes 8 of 39 predictions."
     redacted = found(card("honestly", flips=FLIPS, **FLAGGED), redact=True, about=ABOUT)
     assert redacted.steps[0][1] == "shortcut-guardrail review audit texts.csv"
     assert redacted.example is None

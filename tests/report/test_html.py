@@ -168,6 +168,13 @@ def test_the_page_begins_with_the_finding_an_example_and_what_to_do():
     assert "____" not in render_audit(document, redact=True)
 
 
+def test_the_headline_says_that_a_word_decides_only_where_the_audit_flags_it():
+    document = audit(candidate("honestly"), cards=(card("honestly", status="undecided"),)).to_dict()
+    words = words_in(render_audit(document))
+    assert "Masking “honestly” changes 8 of 39 predictions. The texts do not settle whether" in words
+    assert "“honestly” decides" not in words
+
+
 def test_the_heat_map_is_readable_without_colour():
     page = render_audit(audit(candidate("honestly", examples=(example(3, TEXT, "Honestly", "soup", "cold"),))))
     title = "masking it: -0.62; changes the prediction; attribution rank 1"

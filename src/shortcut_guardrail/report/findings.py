@@ -102,8 +102,10 @@ def _names(words: Sequence[str]) -> str:
 
 
 def _decided(card: Document, document: Document) -> str:
-    decide = "decides" if len(card["words"]) == 1 else "decide"
-    return f"{_names(card['words'])} {decide} {card['changes']:,} of {document['n_distinct']:,} predictions."
+    names, many = _names(card["words"]), f"{card['changes']:,} of {document['n_distinct']:,} predictions."
+    if card["evidence"]["status"] != "flagged":
+        return f"Masking {names} changes {many}"
+    return f"{names} {'decides' if len(card['words']) == 1 else 'decide'} {many}"
 
 
 def _finding(document: Document) -> str:
@@ -121,10 +123,8 @@ def _status(document: Document, card: Document | None) -> str:
         return f"The audit flags {_names(flagged)}: {what} the rest of {whose}. Only you know whether that is right."
     if card is not None and card["evidence"]["status"] == "undecided":
         it, itself = ("this word", "itself") if len(card["words"]) == 1 else ("these words", "themselves")
-        return (
-            f"The texts do not settle whether the model depends on {it} by {itself}: there are too few, or other words "
-            "may be the cause."
-        )
+        why = "there are too few, or other words may be the cause"
+        return f"The texts do not settle whether the model depends on {it} by {itself}: {why}."
     return "The audit flags no word. That is no proof that the model has no shortcut."
 
 
