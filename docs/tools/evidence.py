@@ -247,6 +247,17 @@ def deviation(value: Any, places: int = 2) -> str:
     return short(mean, places) + "".join(f" ({short(one, places)})" for one in others[:1])
 
 
+def interval(value: Any, places: int = 2) -> str:
+    """The interval that a pair is, or that a cell ends in.
+
+    Example:
+        >>> interval("0.812 (0.020) [0.79, 0.83]"), interval([0.5, 1.0], 1)
+        ('[.79, .83]', '[.5, 1.0]')
+    """
+    low, high = (numbers(value) if isinstance(value, str) else value)[-2:]
+    return f"[{short(low, places)}, {short(high, places)}]"
+
+
 def _plain(value: Any) -> Any:
     """What an expression shows that says no form."""
     if isinstance(value, int) and not isinstance(value, bool):
@@ -305,7 +316,7 @@ class _Environment(jinja2.Environment):
 
 
 _SELECTIONS = {"at": at, "where": where, "each": each}
-_FORMS = (digits, short, percent, signed, power, significant, deviation)
+_FORMS = (digits, short, percent, signed, power, significant, deviation, interval)
 ENVIRONMENT = _Environment(
     undefined=jinja2.StrictUndefined,
     finalize=_plain,
