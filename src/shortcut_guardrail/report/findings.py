@@ -102,10 +102,10 @@ def _names(words: Sequence[str]) -> str:
 
 
 def _decided(card: Document, document: Document) -> str:
-    names, many = _names(card["words"]), f"{card['changes']:,} of {document['n_distinct']:,} predictions."
+    names, predictions = _names(card["words"]), f"{card['changes']:,} of {document['n_distinct']:,} predictions."
     if card["evidence"]["status"] != "flagged":
-        return f"Masking {names} changes {many}"
-    return f"{names} {'decides' if len(card['words']) == 1 else 'decide'} {many}"
+        return f"Masking {names} changes {predictions}"
+    return f"{names} {'decides' if len(card['words']) == 1 else 'decide'} {predictions}"
 
 
 def _finding(document: Document) -> str:
