@@ -38,9 +38,10 @@ def test_what_was_audited_and_commands_that_can_be_pasted():
     more = ("Audit more texts, or texts that were misclassified.", "")
     assert [found(one).steps for one in (card("soup", changes=0), card("the"))] == [(more,)] * 2
     assert found(card("the", **FLAGGED)).steps[0][1] == "shortcut-guardrail review audit DATA"
-    for words, said in ((["soup"], "this word by itself"), ("soup tea cake pie".split(), "these words by themselves")):
+    several = "soup tea cake pie".split()
+    for words, said in ((["was a waste"], "“was a waste” by itself"), (several, "“tea” and 2 more words by themselves")):
         one = found(card(*words, status="undecided"), words=())
-        assert f"whether the model depends on {said}: there are too few" in one.status
+        assert f"{said}: there are too few" in one.status
     assert one.finding == "Masking “soup”, “tea” and 2 more words changes 8 of 39 predictions."
     redacted = found(card("honestly", flips=FLIPS, **FLAGGED), redact=True, about=ABOUT)
     assert redacted.steps[0][1] == "shortcut-guardrail review audit texts.csv"

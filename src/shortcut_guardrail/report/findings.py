@@ -122,7 +122,7 @@ def _status(document: Document, card: Document | None) -> str:
         what, whose = ("it overrides", "its text") if len(flagged) == 1 else ("they override", "their texts")
         return f"The audit flags {_names(flagged)}: {what} the rest of {whose}. Only you know whether that is right."
     if card is not None and card["evidence"]["status"] == "undecided":
-        it, itself = ("this word", "itself") if len(card["words"]) == 1 else ("these words", "themselves")
+        it, itself = _names(card["words"]), "itself" if len(card["words"]) == 1 else "themselves"
         why = "there are too few, or other words may be the cause"
         return f"The texts do not settle whether the model depends on {it} by {itself}: {why}."
     return "The audit flags no word. That is no proof that the model has no shortcut."

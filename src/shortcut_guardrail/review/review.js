@@ -241,7 +241,7 @@
       said ? el("p", { id: "follows" }, `Your answer: ${state.follows[card.id].line}${opinion ? ` Second model: ${opinion}.` : ""}`) : "",
       el("ol", { class: "examples", "aria-label": "A text before and after masking" }, card.examples.slice(0, 1).map(shownText)), more,
       el("div", { class: "dock" },
-        el("p", { id: "question" }, `Should ${many ? "these words" : "this word"} influence the prediction?`),
+        el("p", { id: "question" }, `Should ${many ? "these words" : /\s/.test(card.words[0]) ? "this phrase" : "this word"} influence the prediction?`),
         el("div", { class: "choices", role: "group", "aria-labelledby": "question" }, choices),
         el("p", { class: "actions" }, backButton(i - 1), at !== null && said ? el("button", { type: "button", onclick: () => { at = i + 1 < deck.cards.length ? i + 1 : null; show(); } }, "Next") : "",
           backend.stop ? "" : el("button", { type: "button", onclick: download }, "Download")))].filter(Boolean);
